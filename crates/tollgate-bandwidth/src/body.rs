@@ -1,4 +1,4 @@
-//! A body whose bytes may be limited: they are taken before they pass, and the body is paced or cut where there are none.
+//! Bodies whose bytes are limited: bytes are taken before they pass; where none are left, the body is paced or cut.
 
 use std::error::Error as StdError;
 use std::pin::Pin;
@@ -11,14 +11,13 @@ use tollgate::body::BodyError;
 
 use crate::flow::{Flow, FlowError, Waits};
 
-/// Any error of a body.
 type BoxError = Box<dyn StdError + Send + Sync>;
 
 pin_project! {
     /// The body of a request to the service inside of a [`BandwidthLayer`](super::BandwidthLayer), or of its response.
     ///
-    /// It passes trailers on, buffers at most one frame, and fails with a [`BodyError`], whose source is the [`FlowError`]
-    /// of a limit that cuts the body, or the error of the inner one.
+    /// It passes trailers on, buffers at most one frame, and fails with a [`BodyError`], whose source is the
+    /// [`FlowError`] of a limit that cuts the body, or the error of the inner body.
     ///
     /// # Examples
     ///
@@ -35,7 +34,6 @@ pin_project! {
     pub struct LimitedBody<B> {
         #[pin]
         inner: B,
-        // What its bytes are taken from, if they are limited.
         meter: Option<Box<Meter>>,
     }
 }
@@ -45,7 +43,7 @@ impl<B> LimitedBody<B> {
         Self { inner, meter }
     }
 
-    /// Returns the inner body. What was read of it and has not passed is lost.
+    /// Returns the inner body. A buffered frame that has not passed is lost.
     pub fn into_inner(self) -> B {
         self.inner
     }
@@ -79,21 +77,20 @@ where
     }
 }
 
-/// What happens to a body whose limit of bytes is reached.
+/// Action when the byte limit of a body is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OnLimit {
     /// The rest waits until the quota has gained it.
     Throttle,
-    /// The body fails with a [`FlowError`], so that the connection of HTTP/1 is closed, or
-    /// the stream of HTTP/2 reset. While too little is left for a frame (at most 16 KiB), requests are refused. Their
-    /// `Retry-After` is exact, or at most the time until the quota resets if that is a sliding window or log.
+    /// The body fails with a [`FlowError`], so that the connection of HTTP/1 is closed, or the stream of HTTP/2 reset.
+    /// While too little is left for a frame (at most 16 KiB), requests are denied. Their `Retry-After` is exact, or,
+    /// for a sliding window or log, at most the time until the quota resets.
     ///
-    /// Such a refusal is not cached: each one calls the store.
+    /// Such a denial is not cached: each one calls the store.
     Abort,
 }
 
-/// What polling a body for a frame returns.
 type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
 /// Takes the bytes of one body from a flow before they pass.
@@ -101,7 +98,7 @@ type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 pub(super) struct Meter {
     flow: Flow,
     over: OnLimit,
-    /// What was read and may not pass yet.
+    /// Bytes read from the body that may not pass yet.
     rest: Bytes,
     has_failed: bool,
 }
@@ -144,7 +141,7 @@ impl Meter {
         polled.map(|units| Some(self.pass(units)))
     }
 
-    /// Polls for some of these bytes.
+    /// May return fewer bytes than `size`.
     fn poll_units(&mut self, size: usize, cx: &mut Context<'_>) -> Poll<Result<usize, FlowError>> {
         let waits = if self.over == OnLimit::Throttle { Waits::ForQuota } else { Waits::ForCall };
         let units = self.flow.poll_some(cx, size as u64, waits);

@@ -1,7 +1,7 @@
-//! What operators see of flows, counted once for each portion, not for each unit.
+//! Metrics of flows, counted once for each portion, not for each unit.
 //!
-//! Series are registered with their first event and kept for as long as their key has flows, because looking one up costs
-//! more than counting. docs/bandwidth.md lists them.
+//! Series are registered with their first event and kept for as long as their key has flows, because looking one up
+//! costs more than counting. docs/bandwidth.md lists them.
 
 #![cfg_attr(
     not(feature = "metrics"),
@@ -21,20 +21,19 @@ use tollgate::Source;
 use tollgate::policy::PolicyName;
 use tollgate::store::Check;
 
-/// What flows of the same counters count, by the policies of these.
+/// Metrics of all flows of the same counters, by policy.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     #[cfg(feature = "metrics")]
     policies: Vec<(PolicyName, OnceLock<Series>)>,
 }
 
-/// The series of one policy.
 #[cfg(feature = "metrics")]
 #[derive(Debug)]
 struct Series {
     /// Passed and refunded.
     units: [Counter; 2],
-    /// Allowed and refused.
+    /// Allowed and denied.
     portions: [Counter; 2],
     waits: Histogram,
     cuts: Counter,
@@ -53,7 +52,7 @@ impl Metrics {
         self.of(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
     }
 
-    /// A portion that this decision admitted is over: some units of it have passed, and the others are refunded.
+    /// Counts a closed portion, of which some units passed and the others were refunded.
     pub(crate) fn portion_closed(&self, decision: &Decision, passed: u64, refunded: u64) {
         #[cfg(feature = "metrics")]
         if decision.source() != Source::FailOpen {
@@ -64,7 +63,6 @@ impl Metrics {
         }
     }
 
-    /// Somebody waited for units.
     pub(crate) fn waited(&self, time: Duration) {
         #[cfg(feature = "metrics")]
         self.policies.iter().for_each(|policy| series(policy).waits.record(time));
@@ -87,7 +85,7 @@ impl Metrics {
     }
 }
 
-/// Returns the series of a policy, which are registered with the first event.
+/// Registers the series of a policy with its first event.
 #[cfg(feature = "metrics")]
 fn series((policy, series): &(PolicyName, OnceLock<Series>)) -> &Series {
     const UNITS: &str = "tollgate_flow_units_total";

@@ -1,5 +1,3 @@
-//! The layer: one that limits requests, whose policies count bytes instead.
-
 use std::fmt;
 
 use tollgate::store::{Mode, StoreDecision};
@@ -10,20 +8,21 @@ use super::body::OnLimit;
 use super::service::{Bodies, LimitBodies};
 use crate::flow::refuses_frames;
 
-/// A [`Layer`] that limits the bytes of bodies by the policies of a [`RateLimitLayer`], all of which it takes them from.
+/// A [`Layer`] that limits the bytes of bodies by all policies of a [`RateLimitLayer`].
 ///
-/// A unit of their quotas is a byte. Data of bodies counts, and neither heads nor trailers do, nor what passes an
-/// upgraded connection, such as a web socket: limit these by a [`Flow`](crate::Flow), which has the accuracy of this
-/// layer, too. All bodies of a key share their bytes. A body that is not read takes nothing, and one that is buffers at
-/// most one frame.
+/// A unit of their quotas is a byte. The data of bodies counts, but neither heads nor trailers. The bytes of an
+/// upgraded connection, such as a WebSocket, do not count: limit them by a [`Flow`](crate::Flow), whose accuracy this
+/// layer has, too. All bodies of a key share their bytes. A body that is not read takes nothing, and a body that is
+/// read buffers at most one frame.
 ///
-/// The settings are those of the [`RateLimitLayer`]: where policies apply, whose address the client has, headers, and
-/// what happens if the store fails. With [`OnFailure::Deny`](tollgate::OnFailure::Deny), requests and bodies fail while it
-/// does; with [`OnFailure::Allow`](tollgate::OnFailure::Allow), a body that begins then is not limited. Handlers find no
-/// [`RateLimitHandle`](tollgate::RateLimitHandle) of this layer, but that of a layer outside.
+/// The [`RateLimitLayer`] has the settings: where policies apply, how the client's address is determined, headers, and
+/// the reaction to a failed store. While the store fails, requests and bodies fail with
+/// [`OnFailure::Deny`](tollgate::OnFailure::Deny), and new bodies are not limited with
+/// [`OnFailure::Allow`](tollgate::OnFailure::Allow). Handlers find no [`RateLimitHandle`](tollgate::RateLimitHandle) of
+/// this layer, only the handle of an outer layer.
 ///
-/// The body of a request gets another type: [`LimitedBody`](super::LimitedBody). A layer that is twice around a request
-/// counts its bytes twice.
+/// The body of a request gets another type: [`LimitedBody`](super::LimitedBody). If a layer wraps a request twice, it
+/// counts the bytes twice.
 #[derive(Clone)]
 #[must_use]
 pub struct BandwidthLayer {
@@ -36,10 +35,10 @@ impl BandwidthLayer {
     ///
     /// # Panics
     ///
-    /// If the quota of a policy is a [concurrency](tollgate::Quota::concurrency) or a
-    /// [leaky bucket](tollgate::Quota::leaky_bucket), or the policy has a cost or a [`count`](tollgate::Policy::count), is
+    /// If the quota of a policy is a [concurrency](tollgate::Quota::concurrency) or a [leaky
+    /// bucket](tollgate::Quota::leaky_bucket), or the policy has a cost or a [`count`](tollgate::Policy::count), is
     /// [`metered`](tollgate::Policy::metered), is [refunded if dropped](tollgate::Policy::refund_dropped), or has a
-    /// [ban](tollgate::Policy::ban), as bytes that wait are no refusals. If the store cannot refund units.
+    /// [ban](tollgate::Policy::ban), because waiting bytes are no denials. Also if the store cannot refund units.
     ///
     /// # Examples
     ///
@@ -70,7 +69,7 @@ impl BandwidthLayer {
     ///
     /// # Panics
     ///
-    /// As [`responses`](Self::responses).
+    /// Like [`responses`](Self::responses).
     ///
     /// # Examples
     ///
@@ -106,9 +105,10 @@ impl BandwidthLayer {
         Ok(Self { limits: limits.live(), bodies })
     }
 
-    /// Returns the live handle of the limits: it shows what is left, explains, and replaces policies while bodies pass.
+    /// Returns the live handle of the limits, which shows and explains the remaining units, and replaces policies while
+    /// bodies pass.
     ///
-    /// Policies that replace others count bytes, too.
+    /// New policies count bytes, too.
     ///
     /// # Examples
     ///
@@ -142,16 +142,16 @@ impl fmt::Debug for BandwidthLayer {
     }
 }
 
-/// The unit, as headers name it.
+/// Unit of the quotas in headers.
 const UNIT: &str = "content-bytes";
 
-/// Returns the refusal of a request whose body could only be cut; `None` if there is enough left for a frame.
+/// Denies a request whose body could only be cut; `None` if enough is left for a frame.
 fn refuses(looked: &StoreDecision) -> Option<Decision> {
     let StoreDecision { decision, receipt, .. } = looked;
     let mut refused = false;
     let outcomes = decision.outcomes().iter().enumerate().map(|(place, outcome)| {
         let floor = receipt.items().get(place).map_or(0, |taken| taken.floor);
-        // A fallback has a share of each quota, of which it says no more than what is left.
+        // A fallback decides by a share of each quota, and reports only the units left.
         let is_share = decision.source() == Source::Fallback;
         let free = if is_share { 1 } else { outcome.quota().capacity().saturating_sub(floor) };
         let refusal = refuses_frames(outcome, free).filter(|_| outcome.mode() == Mode::Enforce);
@@ -162,7 +162,7 @@ fn refuses(looked: &StoreDecision) -> Option<Decision> {
     refused.then_some(decision)
 }
 
-/// Returns what a fallible twin built, or panics with the error's own sentence.
+/// Panics with the error's own message.
 #[track_caller]
 fn built<T>(result: Result<T, Error>) -> T {
     match result {

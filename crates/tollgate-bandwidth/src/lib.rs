@@ -13,7 +13,7 @@ pub use self::flow::{Paced, PacedError};
 pub use self::layer::BandwidthLayer;
 pub use self::service::{LimitBodies, ResponseFuture};
 
-/// Compiles and runs the code in the page on bandwidth.
+/// Compiles and runs the code blocks of docs/bandwidth.md.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/bandwidth.md")]
 struct Bandwidth;

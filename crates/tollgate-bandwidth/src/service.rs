@@ -1,4 +1,4 @@
-//! The service between the limits and the inner service: it has bodies take their bytes.
+//! Service between the limits and the inner service, which wraps bodies.
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,6 @@ use tower::Service;
 use super::body::{LimitedBody, Meter, OnLimit};
 use crate::flow::Flow;
 
-/// Which bodies are limited, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bodies {
     pub(super) are_of_requests: bool,
@@ -51,7 +50,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
         let meter = parts.extensions.remove::<RateLimitHandle>().and_then(|handle| {
-            // What is inside has the handle of the layer outside, and may be charged what it reports.
+            // The inner service sees the handle of an outer layer, and may be charged the cost that it reports.
             drop(handle.outer().map(|outer| parts.extensions.insert(outer.clone())));
             handle.counters().map(|counters| Box::new(Meter::new(Flow::new(counters), self.bodies.over)))
         });

@@ -1,5 +1,6 @@
-//! The table `ban` of a policy. Each error is at the field at fault; a ban by which clients could have others banned is
-//! one at the table.
+//! The table `ban` of a policy.
+//!
+//! Each error is at its field. An error about a ban by which clients could get others banned is at the table.
 
 use std::time::Duration;
 
@@ -10,10 +11,9 @@ use toml::Spanned;
 use super::error::{At, Fault};
 use super::values::{Given, Period, WordOr, read_count};
 
-/// With this in the place of one time, only the other can be at fault.
+/// Valid in place of one time, so that only the other time can be at fault.
 const ANY: Duration = Duration::from_secs(1);
 
-/// The table `ban`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { after = 10, within = \"5m\", duration = \"15m\" }")]
 pub(super) struct BanTable {

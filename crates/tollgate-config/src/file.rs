@@ -1,4 +1,5 @@
-//! A file with policies, read and checked as a whole. Nothing is in force until a layer is built of it, or updated by it.
+//! Files of policies, which are read and checked as a whole. They take effect when a layer is built from them or
+//! updated.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -15,7 +16,7 @@ use super::server::{Server, ServerTable};
 
 /// Policies and settings from a TOML file; see the [crate](crate) for its fields.
 ///
-/// The default has no policies, and the default settings of the server.
+/// The default has no policies, and default settings of the server.
 ///
 /// # Examples
 ///
@@ -32,15 +33,12 @@ use super::server::{Server, ServerTable};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// In the order of the file.
     policies: Vec<Policy>,
-    /// Whether the file has `policy = []`: no policies, on purpose.
+    /// Whether the file has `policy = []`, which is intended to remove all policies.
     has_none: bool,
-    /// The table `[server]`, or its defaults.
     server: Server,
 }
 
-/// The whole file, but for tables of other crates.
 #[derive(Deserialize)]
 struct File {
     policy: Option<Vec<PolicyTable>>,
@@ -52,8 +50,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If it is no TOML, or holds anything that is unknown or can never work. The message is one
-    /// line that starts with the number of the line in the file, and ends with the column.
+    /// If the text is not TOML, or has a field that is unknown or can never work. The message is one line that starts
+    /// with the line number in the file, and ends with the column.
     ///
     /// # Examples
     ///
@@ -74,7 +72,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`from_toml`](Self::from_toml), for which any table but `[[policy]]` and `[server]` is an error.
+    /// Like [`from_toml`](Self::from_toml), for which any table but `[[policy]]` and `[server]` is an error.
     ///
     /// # Examples
     ///
@@ -98,8 +96,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, and as [`from_toml`](Self::from_toml); the message starts with
-    /// the path.
+    /// If the file cannot be read, and like [`from_toml`](Self::from_toml). The message starts with the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         Self::from_file_without(path, &[])
     }
@@ -137,11 +134,12 @@ impl Config {
         self.policies
     }
 
-    /// Replaces the policies by those that `change` makes of them.
+    /// Replaces the policies with the result of `change`.
     ///
-    /// It completes policies by what no file has, such as a [`when`](Policy::when) or a quota that is looked up, and adds
-    /// others. Read every newer file with the same closure: then [`layer`](Self::layer) and [`update`](Self::update) have the
-    /// same policies. Where the closure adds one, a file that lost all of its own is no error of `update` any more.
+    /// The closure completes policies with settings that no file has, such as a [`when`](Policy::when) or a quota that
+    /// is looked up, and may add policies. Read every newer file with the same closure, so that [`layer`](Self::layer)
+    /// and [`update`](Self::update) have the same policies. If the closure adds a policy, [`update`](Self::update) does
+    /// not reject a file without policies any more.
     ///
     /// # Examples
     ///
@@ -174,15 +172,16 @@ impl Config {
         Self { policies, has_none, ..self }
     }
 
-    /// A layer with what `[[policy]]` and `[server]` set: its policies, how the client's address is known, and what
-    /// happens to requests the store could not decide.
+    /// Creates a layer with the settings of `[[policy]]` and `[server]`: policies, how the client's address is
+    /// determined, and what happens to requests that the store could not decide.
     ///
-    /// What no file sets, such as [headers](RateLimitLayer::headers), is set on the layer. Policies that are added to the
-    /// layer are removed by the next [`update`](Self::update): add them by [`with_policies`](Self::with_policies).
+    /// Settings that no file has, such as [headers](RateLimitLayer::headers), are set on the layer. The next
+    /// [`update`](Self::update) removes policies that were added to the layer: add them by
+    /// [`with_policies`](Self::with_policies).
     ///
     /// # Errors
     ///
-    /// As [`RateLimitLayer::try_policies`].
+    /// Like [`RateLimitLayer::try_policies`].
     ///
     /// # Examples
     ///
@@ -220,18 +219,18 @@ impl Config {
         Ok(layer)
     }
 
-    /// Updates a layer in use, its clones and its services, to this file: that of a [layer](Self::layer)
-    /// which was made of an older one.
+    /// Updates a layer in use, its clones and its services to this file, if an older file made the
+    /// [layer](Self::layer).
     ///
-    /// All policies of the layer are [replaced](LiveLayer::replace_policies) by those of this file, and
-    /// in the same swap the proxies that are trusted. Counters are kept.
+    /// The policies of this file [replace](LiveLayer::replace_policies) all policies of the layer, and its trusted
+    /// proxies replace the layer's in the same swap. Counters are kept.
     ///
-    /// `on_failure`, `allow_for` and `instances` of a layer cannot be replaced: if this file has other
-    /// values, those of the layer stay in force, and one warning with the code `settings_stay` names them.
+    /// `on_failure`, `allow_for` and `instances` of a layer cannot be replaced: if this file has other values, the
+    /// values of the layer stay in force, and one warning with the code `settings_stay` names them.
     ///
     /// # Errors
     ///
-    /// As [`LiveLayer::replace_policies`]: then the policies in force stay.
+    /// Like [`LiveLayer::replace_policies`]; on an error the policies in force stay.
     ///
     /// # Examples
     ///
@@ -271,7 +270,7 @@ impl Config {
     }
 }
 
-/// Returns whether there are tables of other crates: all must be among those that the file is read without.
+/// Returns `true` if there are tables of other crates, all of which must be listed in `without`.
 fn check_tables<'a>(tables: impl Iterator<Item = &'a Spanned<String>>, without: &[&str]) -> Result<bool, Fault> {
     let mut others = tables.filter(|name| !["policy", "server"].contains(&name.get_ref().as_str())).peekable();
     let has_others = others.peek().is_some();
@@ -289,7 +288,7 @@ fn check_tables<'a>(tables: impl Iterator<Item = &'a Spanned<String>>, without: 
 }
 
 impl File {
-    /// Makes settings of the tables. The server's come first, as keys depend on its proxies.
+    /// Builds the settings of the server first, because keys depend on its proxies.
     fn build(self, source: &Source<'_>, has_others: bool) -> Result<Config, Fault> {
         let server = self.server.map_or_else(|| Ok(Server::default()), |table| table.build(has_others))?;
         let has_none = self.policy.as_ref().is_some_and(Vec::is_empty);

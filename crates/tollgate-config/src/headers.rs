@@ -1,4 +1,4 @@
-//! Headers of requests: their names and values in files, and how those of a request are read.
+//! Headers of requests: their names and values in files, and how they are read from requests.
 
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -6,7 +6,6 @@ use toml::Spanned;
 
 use super::error::{At, Fault};
 
-/// The table `critical`: the header, and its only value, that make a request critical.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { header = \"x-priority\", value = \"high\" }")]
 pub(super) struct Critical {
@@ -48,8 +47,8 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
     lines.all(|line| line == first).then_some(first)
 }
 
-/// Returns the units in a request's header, 1 without it, but at least `min`; as an error, if lines, or values that a
-/// proxy joined with commas, differ, or are not digits: then the largest number.
+/// Units in a request's header: 1 without it, but at least `min`. If lines or comma-separated values differ or are not
+/// digits, the largest number is the error.
 pub(super) fn units_in(parts: &Parts, header: &HeaderName, min: u64) -> Result<u64, u64> {
     let (mut said, mut is_certain) = (None, true);
     for value in lines(&parts.headers, header).flat_map(|line| line.split(|byte| *byte == b',')) {
@@ -63,7 +62,7 @@ pub(super) fn units_in(parts: &Parts, header: &HeaderName, min: u64) -> Result<u
 
 fn digits(value: &[u8]) -> Option<u64> {
     let text = str::from_utf8(trimmed(value)).ok().filter(|text| !text.is_empty())?;
-    // What does not fit is more than any capacity.
+    // A number that overflows is above any capacity.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().unwrap_or(u64::MAX))
 }
 
@@ -71,7 +70,7 @@ fn lines<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
     headers.get_all(name).iter().map(|line| trimmed(line.as_bytes()))
 }
 
-/// HTTP/2 keeps the white space around a value, and servers of HTTP/1 drop it:
+/// HTTP/2 keeps the white space around a value, and HTTP/1 servers drop it:
 /// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
 fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {

@@ -1,5 +1,5 @@
-//! Keys by the names they have in files: `[first: | last:] [ignore_case:] WORD [:NAME]`. The choices may be in either
-//! order, each once.
+//! Keys by their names in files: `[first: | last:] [ignore_case:] WORD [:NAME]`. The prefixes may be in either order,
+//! each once.
 
 use std::sync::Arc;
 
@@ -11,13 +11,10 @@ use super::headers::header_name;
 use super::server::Server;
 use super::values::WordOr;
 
-/// A key of any kind, shared by the policies that have it.
 type DynKey = Arc<dyn KeyExtractor>;
 
-/// Keys joined at most.
 const MOST_JOINED: usize = 8;
 
-/// The keys of files.
 const KEYS: &str = "client_ip, peer_ip, route, path, method, host, global, bearer, basic_user, header:NAME, cookie:NAME, \
                     query:NAME, path_param:NAME";
 
@@ -100,7 +97,7 @@ fn missing_feature(word: &str) -> Option<&'static str> {
     }
 }
 
-/// A cookie's name is a token: <https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1>.
+/// Cookie names are tokens: <https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1>.
 fn is_token(name: &str) -> bool {
     let is_char = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&byte);
     !name.is_empty() && name.bytes().all(is_char)

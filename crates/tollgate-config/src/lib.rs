@@ -2,7 +2,7 @@
 //!
 //! # `[[policy]]`
 //!
-//! | field | what it holds | default |
+//! | field | value | default |
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](tollgate::Quota#bounds) | required |
@@ -18,12 +18,12 @@
 //! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](tollgate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
 //! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; what a layer inside refused is neither: see [`Count`](tollgate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; denials by an inner layer are neither: see [`Count`](tollgate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](tollgate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
 //! | `allow` | clients that are never limited: addresses, CIDRs, or values of the policy's key, of any part of it if it is a list; `{ value = "TEXT" }` is a value whatever it looks like, `{ value = "TEXT", key = "header:NAME" }` one of that part | none |
-//! | `deny` | clients that are always refused, in the same form as `allow` | none |
+//! | `deny` | clients that are always denied, in the same form as `allow` | none |
 //! | `serve_unknown_addresses` | whether clients of unknown address are served; only where `deny` has addresses | `false` |
 //! | `reserve` | the fraction of the capacity that is reserved for critical requests, above 0 and below 1 | none |
 //! | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | required with `reserve` |
@@ -36,27 +36,25 @@
 //! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](tollgate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!
-//! A request whose cost is above the capacity is never admitted. If the cost comes from a header, it is 1 without that,
-//! and at least `min_cost`; a number too large to represent is above any capacity. A cost is ambiguous if the header is
-//! not all digits, or if several lines, or values separated by commas, differ. Such a request is treated as one whose key
-//! is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key = "deny"` refuses it with
-//! 400, and so does a policy with a `ban`; else all of them share one counter. White space around the value of a header is
-//! ignored everywhere.
+//! A request whose cost is above the capacity is never allowed. If the cost comes from a header, it is 1 without the
+//! header, and at least `min_cost`; a number too large to represent is above any capacity. A cost is ambiguous if the
+//! header is not all digits, or if several lines, or values separated by commas, differ. Such a request is treated like
+//! a request whose key is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key
+//! = "deny"` denies it with 400, and so does a policy with a `ban`; otherwise all such requests share one counter.
+//! White space around the value of a header is ignored everywhere.
 //!
-//! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`,
-//! `critical` or `tiers` read a header, something before the layer has to set it or remove it.
+//! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`, `critical` or
+//! `tiers` read a header, a proxy or layer before this layer must set or remove it.
 //!
 //! ## Keys
 //!
-//! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`,
-//! `"method"`, `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"query:NAME"`, `"bearer"` and `"basic_user"`. The
-//! functions in [`key`](tollgate::key) document what each of them counts. A key whose feature is off is an error that names
-//! the feature.
+//! `"client_ip"`, `"peer_ip"`, `"route"`, `"path_param:NAME"` (these need the feature `axum`), `"path"`, `"method"`,
+//! `"host"`, `"global"`, `"header:NAME"`, `"cookie:NAME"`, `"query:NAME"`, `"bearer"` and `"basic_user"`. The functions
+//! in [`key`](tollgate::key) document each key. A key whose feature is off is an error that names the feature.
 //!
-//! Before a header, cookie or query, `"first:"` or `"last:"` selects which of several values the application
-//! takes, as in `"last:cookie:session"`: without it, several that differ are
-//! [ambiguous](tollgate::key::Extracted::Ambiguous). Before these and `basic_user`, `"ignore_case:"` takes
-//! letters of either case for the same.
+//! Before a header, cookie or query, `"first:"` or `"last:"` selects which of several values the application uses, like
+//! in `"last:cookie:session"`: without it, several that differ are [ambiguous](tollgate::key::Extracted::Ambiguous).
+//! Before these and `basic_user`, `"ignore_case:"` ignores the case of letters.
 //!
 //! ## Tiers
 //!
@@ -69,19 +67,19 @@
 //! ## Calendars
 //!
 //! Hours, days, weeks and months begin when the clocks of the `zone` say so, and a month whose `anchor` is 31 begins on
-//! the last day of shorter months. A zone that the system does not have is an error. In one file, `window = "24h"` is a
-//! day of UTC, whatever clocks do, and `window = "day"` one of the zone.
+//! the last day of shorter months. A zone that the system does not have is an error. `window = "24h"` is a day of UTC,
+//! whatever the clocks do, and `window = "day"` a day of the zone.
 //!
 //! ## Bans
 //!
-//! After so many refusals (`after`) within a window (`within`) the key is banned for a `duration`: see
-//! [`Policy::ban`](tollgate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up to
-//! the longest, `max`, which is required then. With `on`, not refusals count but the responses that it names, as
-//! [`count`](#policy) does: `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
-//! outage. With `extend = true`, a refusal during a ban begins its time anew. With `layer = true`, a banned key is
-//! refused on the whole layer, where the policy does not apply, too. With `verified_key = true`, something before the
-//! layer has verified the key. A key that clients could use to have others banned is an error: a header that nobody has
-//! verified, `client_ip` with `trusted_hops`, the route.
+//! After a number of denials (`after`) within a window (`within`) the key is banned for a `duration`: see
+//! [`Policy::ban`](tollgate::Policy::ban). With `backoff`, a factor above 1, each ban is longer than the last one, up
+//! to `max`, which is required then. With `on`, responses count instead of denials, in the syntax of
+//! [`count`](#policy): `"failures"`, or a list of statuses such as `[401, 403]`, which leaves out the errors of an
+//! outage. With `extend = true`, a denial during a ban restarts the time of the ban. With `layer = true`, a banned key
+//! is denied on the whole layer, even where the policy does not apply. `verified_key = true` declares that the key is
+//! verified before it reaches the layer. A key by which clients could get others banned is an error: an unverified
+//! header, `client_ip` with `trusted_hops`, the route.
 //!
 //! # `[server]`
 //!
@@ -92,23 +90,23 @@
 //! | `trusted_unix_socket` | `true`: a peer without an address is a proxy of yours, at the other end of a Unix socket | `false` |
 //! | `forwarded` | the header in which they name it: `"x-forwarded-for"`, `"forwarded"`, or one with a single address, such as `"cf-connecting-ip"` | `"x-forwarded-for"` |
 //! | `on_failure` | `"fallback"`, `"allow"` or `"deny"`: see [`OnFailure`](tollgate::OnFailure) | `"fallback"` |
-//! | `allow_for` | with `"allow"`: for how long all is admitted in one outage, above 0; after that as with `"fallback"` | `"60s"` |
+//! | `allow_for` | with `"allow"`: how long all requests are allowed in one outage, above 0; after that like `"fallback"` | `"60s"` |
 //! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only if tables of other crates share the limits | 1 |
 //!
 //! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@tollgate::key::client_ip) has the rules. They need the feature `axum`.
 //!
-//! Anything else in the file is an error that names the line and the column. A table that another crate reads is one, too,
+//! Any other field or table in the file is an error that names the line and the column. So is a table of another crate,
 //! unless the file is read [without](Config::from_file_without) it.
 //!
 //! # A file that changes
 //!
-//! [`Config::watch`] follows a file, and [`Config::update`] replaces the policies of a layer in use by those of a newer file.
-//! `trusted_proxies`, `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and `instances` stay, and a
-//! warning says so.
+//! [`Config::watch`] follows a file, and [`Config::update`] replaces the policies of a layer in use with the policies
+//! of a newer file. `trusted_proxies`, `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and
+//! `instances` stay, and a warning says so.
 //!
-//! What no file has, such as a [`when`](tollgate::Policy::when), is added to its policies by [`Config::with_policies`],
-//! before each update, too.
+//! Settings that no file has, such as a [`when`](tollgate::Policy::when), are added to its policies by
+//! [`Config::with_policies`], also before each update.
 
 // Without these features their items are named and not there.
 #![cfg_attr(not(all(feature = "axum", feature = "calendar")), allow(rustdoc::broken_intra_doc_links))]

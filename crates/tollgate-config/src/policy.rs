@@ -1,5 +1,5 @@
-//! A `[[policy]]` table as a policy. Each step takes the policy, and returns it with some of the options; the key is set
-//! before the lists, which depend on it.
+//! Policies from `[[policy]]` tables. Each step adds some options to the policy. The key is set before the lists, which
+//! depend on it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -17,10 +17,8 @@ use super::keys::read_key;
 use super::server::Server;
 use super::values::{Given, Period, Window, WordOr, choose, read_count, some};
 
-/// The methods of RFC 9110, and PATCH.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"];
 
-/// The table `[[policy]]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, under [[policy]]")]
 pub(super) struct PolicyTable {
@@ -57,7 +55,6 @@ pub(super) struct PolicyTable {
     refund_dropped: Given<bool>,
 }
 
-/// Units, or the header that has them.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a whole number without sign or quotes, or \"header:NAME\"")]
 enum Units {
@@ -65,11 +62,10 @@ enum Units {
     Header(String),
 }
 
-/// An entry of a list, with which an error has the place of the entry instead of that of the list.
+/// Entry of a list, for errors at the position of the entry instead of the list.
 #[derive(Deserialize)]
 struct Entry(Client);
 
-/// An address, a network, or the value of a key.
 #[derive(Deserialize)]
 #[serde(untagged, deny_unknown_fields, expecting = "expected a string or a table { value = \"a\", key = \"path\" }")]
 enum Client {
@@ -79,11 +75,11 @@ enum Client {
 
 type Switch = fn(Policy) -> Policy;
 
-/// An algorithm, and whether it is its form that takes more units.
+/// Algorithm, and whether it is the form that takes more units.
 type Form = (Algorithm, bool);
 
 impl PolicyTable {
-    /// The policy. Options are added in such an order that with each of them a layer would accept the policy.
+    /// Adds options in such an order that a layer would accept the policy after each of them.
     pub(super) fn build(&self, server: &Server) -> Result<Policy, Fault> {
         let mut policy = Policy::try_new(self.name.get_ref(), self.quota(&self.limit)?).at(&self.name)?;
         policy = self.key.add_to(policy, |policy, key| Ok(policy.key(read_key(key, server)?)))?;
@@ -284,7 +280,6 @@ impl PolicyTable {
         Ok(policy.tier(move |parts| quotas.get(only(&parts.headers, &header)?).copied()))
     }
 
-    /// Reserves units for critical requests.
     fn with_reserve(&self, policy: Policy) -> Result<Policy, Fault> {
         let example = "critical requests, by critical = { header = \"...\", value = \"...\" }";
         self.reserve.needs("reserve", self.critical.get().is_some(), example)?;
@@ -295,7 +290,7 @@ impl PolicyTable {
 }
 
 impl<T> Given<T> {
-    /// Adds the option to a policy. What a layer would refuse is an error at its place.
+    /// Adds an option; an error that a layer would return is at the position of the option.
     fn add_to(
         &self,
         policy: Policy,
@@ -312,7 +307,7 @@ fn check(policy: &Policy) -> Result<(), Error> {
     RateLimitLayer::try_new(MemoryStore::new(), policy.clone()).map(drop)
 }
 
-/// Reads methods. A misspelt one would limit nothing, so no others are taken.
+/// Accepts no other methods, because a misspelt one would limit nothing.
 fn read_methods(given: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<Method>, Fault> {
     let known = METHODS.map(|name| (name, name.parse().expect("it is a method")));
     given.get_ref().iter().map(|method| choose("method", method, &known)).collect()
@@ -329,7 +324,7 @@ fn with_routes(policy: Policy, given: &Spanned<Vec<Spanned<String>>>) -> Result<
     Ok(policy.routes(routes.iter().map(Spanned::get_ref)))
 }
 
-/// Adds a list of clients. One that has no effect would go unnoticed, so each entry has to match some.
+/// Each client must match the policy, because an entry without effect would remain unnoticed.
 fn with_list(
     policy: Policy,
     name: &str,

@@ -1,4 +1,4 @@
-//! The `[server]` table: how clients' addresses are determined, and what is done while the store is unavailable.
+//! The `[server]` table: how clients' addresses are determined, and the reaction to an unavailable store.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -19,16 +19,15 @@ use super::error::Fault;
 use super::headers::header_name;
 use super::values::{Given, Period};
 
-/// How long a layer admits all requests in one outage, unless it is set.
+/// Default for `allow_for`.
 const ALLOW_FOR: Duration = Duration::from_secs(60);
 
-/// No chain of proxies is read further.
+/// Longest chain of proxies that is read.
 #[cfg(feature = "axum")]
 const MOST_HOPS: u64 = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    /// How a client's address is known: by the connection, unless proxies are trusted.
     #[cfg(feature = "axum")]
     pub(super) client: ClientIp,
     pub(super) on_failure: OnFailure,
@@ -59,7 +58,6 @@ impl Default for Server {
     }
 }
 
-/// The table `[server]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, under [server]")]
 pub(super) struct ServerTable {
@@ -136,7 +134,7 @@ impl ServerTable {
     }
 }
 
-/// Checks that a layer takes the client: one that trusts every peer is an error.
+/// Rejects a client that trusts every peer, like a layer does.
 #[cfg(feature = "axum")]
 fn check(client: ClientIp) -> Result<(), Error> {
     RateLimitLayer::composite(MemoryStore::new()).try_client(client).map(drop)

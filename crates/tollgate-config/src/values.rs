@@ -1,4 +1,4 @@
-//! Values with a syntax of their own, and what is done with the fields of all tables.
+//! Values with their own syntax, and operations on the fields of all tables.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,7 +13,6 @@ use toml::Spanned;
 
 use super::error::{At, Fault};
 
-/// A field that may be left out.
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(transparent)]
 pub(super) struct Given<T>(pub(super) Option<Spanned<T>>);
@@ -23,7 +22,7 @@ impl<T> Given<T> {
         self.0.as_ref().map(Spanned::get_ref)
     }
 
-    /// Sets what it gives; an error is at its place.
+    /// Sets the value; an error is at its position.
     pub(super) fn set<S>(&self, settings: S, set: impl FnOnce(S, T) -> Result<S, Error>) -> Result<S, Fault>
     where
         T: Copy,
@@ -34,7 +33,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// Refuses it if it has no effect without something else.
+    /// Rejects a value that has no effect without another option.
     pub(super) fn needs(&self, name: &str, has: bool, what: &str) -> Result<(), Fault> {
         match &self.0 {
             Some(field) if !has => {
@@ -45,7 +44,7 @@ impl<T> Given<T> {
         }
     }
 
-    /// Refuses it where clients' addresses and routes are not known.
+    /// Rejects a value that needs clients' addresses or routes.
     pub(super) fn needs_axum(&self, name: &str) -> Result<(), Fault> {
         self.needs(name, cfg!(feature = "axum"), "the feature axum")
     }
@@ -70,7 +69,7 @@ pub(super) fn choose<T: Clone>(name: &str, field: &Spanned<String>, known: &[(&s
     found.map(|(_, value)| value.clone()).ok_or_else(unknown).at(field)
 }
 
-/// A duration in the format of `humantime`, without units that have no fixed length.
+/// Duration in the format of `humantime`, without units of variable length.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Period(pub(super) Duration);
 
@@ -83,7 +82,6 @@ impl<'de> Deserialize<'de> for Period {
     }
 }
 
-/// A window: a duration, or a unit of the calendar.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Window {
     Length(Duration),
@@ -101,7 +99,6 @@ impl<'de> Deserialize<'de> for Window {
     }
 }
 
-/// What a duration is, at the end of an error.
 const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -120,7 +117,6 @@ fn period(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{text:?} is not a duration ({error}): {DURATIONS}"))
 }
 
-/// A word, or a list.
 #[derive(Debug)]
 pub(super) enum WordOr<T> {
     Word(String),
@@ -151,7 +147,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
     }
 }
 
-/// Returns a list that is not empty.
+/// Rejects an empty list.
 pub(super) fn some<'a, T>(name: &str, list: &'a [T]) -> Result<&'a [T], String> {
     let is_empty = list.is_empty();
     if is_empty { Err(format!("{name} is an empty list: give at least one, or leave it out")) } else { Ok(list) }

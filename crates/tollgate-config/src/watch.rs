@@ -9,14 +9,14 @@ use tollgate::{Error, LiveLayer};
 use super::Config;
 
 impl Config {
-    /// Follows a file: looks at its bytes in each interval, and [updates](Self::update) the layer when they have changed.
+    /// Follows a file: reads it in each interval, and [updates](Self::update) the layer when its bytes have changed.
     ///
-    /// `read` makes a config of the path, as the layer's was made: by [`from_file`](Self::from_file), and what
-    /// [completes](Self::with_policies) it. If the file is not there or not valid, the policies in force stay, and one warning
-    /// with the code `file_refused` says why. The layer is updated once at the beginning, as the file may have changed since
-    /// the layer was built.
+    /// `read` makes a config from the path in the same way as the layer's config was made: by
+    /// [`from_file`](Self::from_file), [completed](Self::with_policies) if necessary. If the file is missing or
+    /// invalid, the policies in force stay, and one warning with the code `file_refused` says why. The layer is updated
+    /// once at the beginning, because the file may have changed since the layer was built.
     ///
-    /// The future never ends: spawn it on a tokio runtime. It is for regular files.
+    /// The future never ends: spawn it on a tokio runtime. Use it for regular files only.
     ///
     /// # Examples
     ///
@@ -52,7 +52,7 @@ impl Config {
                         tracing::warn!(code = "file_refused", error, "invalid file ignored");
                     }
                 }
-                // What changed meanwhile is read again.
+                // A change during the update is read again.
                 if bytes_of(&path).await == bytes {
                     seen = bytes;
                 }

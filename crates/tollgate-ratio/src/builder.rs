@@ -1,4 +1,4 @@
-//! The settings of a ratio store, and which policies it can limit.
+//! Settings of a ratio store, and the check of which policies it can limit.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -12,11 +12,11 @@ use crate::tally::{MOST_REPORT, MOST_SHARDS, Tally};
 
 const DEFAULT_TICK: Duration = Duration::from_secs(1);
 const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-/// Of a life, in ticks.
+/// Ticks.
 const DEFAULT_LIFE: u32 = 10;
 const LIVES: [u32; 2] = [2, 600];
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// Of a tick; with fewer, its count is no estimate of the load.
+/// Units per tick; with fewer units, the count of a tick is no estimate of the load.
 const LEAST_UNITS: u64 = 10;
 
 /// Settings of a [`RatioStore`](super::RatioStore).
@@ -39,7 +39,7 @@ pub struct RatioStoreBuilder {
     pub(super) capacity: usize,
     pub(super) shards: u8,
     pub(super) instances: NonZeroU32,
-    /// The policy whose drops are divided among callers, and the policy whose keys these are.
+    /// Policy whose drops are divided among callers, and the policy whose keys are the callers.
     pub(super) fair: Option<(String, String)>,
     pub(super) seed: Option<u64>,
 }
@@ -76,8 +76,8 @@ impl RatioStoreBuilder {
         Self { report: counters, ..self }
     }
 
-    /// Sets how many keys are kept at most, instead of 10,000; 0 is taken as 1. Further ones are limited by the share of
-    /// this process, until the next tick, in which keys with few requests make room.
+    /// Sets the most keys that are kept, instead of 10,000; 0 means 1. Further keys are limited by the share of this
+    /// process until the next tick, in which keys with few requests are removed.
     pub fn capacity(self, keys: usize) -> Self {
         Self { capacity: keys.max(1), ..self }
     }
@@ -88,8 +88,8 @@ impl RatioStoreBuilder {
         Self { shards, ..self }
     }
 
-    /// Sets by how many processes limits are divided while no ratios are known, by default 1; it is the number that
-    /// reported last if that is more.
+    /// Sets the number of processes by which limits are divided while no ratios are known, by default 1. If more
+    /// processes reported last, their number is used.
     pub fn instances(self, instances: NonZeroU32) -> Self {
         Self { instances, ..self }
     }
@@ -97,9 +97,9 @@ impl RatioStoreBuilder {
     /// Divides the drops of `policy` among callers, which are the keys of policy `caller`, so that small callers are
     /// not dropped for a large one.
     ///
-    /// Each caller is admitted up to a level in a tick, the same for all in this process. It moves drops only within a
-    /// process, so it needs requests of each caller to be spread over all of them. Requests without a check of `caller`
-    /// are dropped alike, and so are those of further callers than the first 64 of a key in a tick.
+    /// Each caller is allowed up to a level in a tick, the same for all callers in this process. Drops move only within
+    /// a process, so the requests of each caller must be spread over all processes. Requests without a check of
+    /// `caller` are dropped at an equal rate, and so are requests of callers beyond the first 64 of a key in a tick.
     pub fn fair(self, policy: &str, caller: &str) -> Self {
         Self { fair: Some((policy.to_owned(), caller.to_owned())), ..self }
     }
@@ -153,7 +153,7 @@ pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds")))
 }
 
-/// Checks a life, of ticks that were checked; of the default ones, if none is given.
+/// Checks the TTL against ticks that were checked before, or default ticks.
 pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), Error> {
     let tick = tick.unwrap_or(DEFAULT_TICK);
     let [least, most] = LIVES.map(|ticks| tick * ticks);
@@ -177,7 +177,7 @@ pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
     checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")))
 }
 
-/// Checks that a policy can be limited by a ratio, with this tick, or the default one.
+/// `None` is the default tick.
 pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {
     let Requirement { policy, quota, settles, bans, .. } = requirement;
     let (name, tick) = (policy.as_str(), tick.unwrap_or(DEFAULT_TICK));
@@ -197,7 +197,7 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
     Err(Error::invalid(text))
 }
 
-/// Checks that a quota of a policy is a rate of up to 60 s.
+/// Rejects all quotas but rates of up to 60 s.
 pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     let (name, algorithm, window) = (policy.as_str(), quota.algorithm().as_str(), quota.window());
     let text = if !has_ratio(quota.algorithm()) {
@@ -212,8 +212,8 @@ pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Erro
     Err(Error::invalid(text))
 }
 
-/// Whether many processes keep the limit together if each admits a share of what it is offered: it is of all requests over
-/// time, and not of each unit, a queue or slots.
+/// Returns `true` if many processes keep the limit together when each allows a share of its offered requests: the limit
+/// must be on all requests over time, not on each unit, a queue or slots.
 fn has_ratio(algorithm: Algorithm) -> bool {
     matches!(algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow | Algorithm::TokenBucket)
 }

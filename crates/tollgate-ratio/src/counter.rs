@@ -1,4 +1,4 @@
-//! The numbers of one counter, and the law: which share of its requests is admitted.
+//! Numbers of one counter, and the law: the share of its requests that is allowed.
 
 use std::mem;
 use std::time::Duration;
@@ -9,54 +9,52 @@ use tollgate::store::{Check, Counter};
 
 use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
 
-/// The callers of a key that are counted in a tick. Requests of further ones are dropped alike.
+/// Callers of a key that are counted in a tick. Requests of further callers are dropped at an equal rate.
 const MOST_CALLERS: usize = 64;
 
-/// One counter.
 #[derive(Debug)]
 pub(super) struct RatioCounter {
-    /// The hash that it is found by.
+    /// Hash of the counter in its table.
     pub(super) hash: u64,
     pub(super) counter: Counter,
     pub(super) id: CounterId,
-    /// The units that a tick admits.
+    /// Units that a tick allows.
     rate: f64,
-    /// The units that only critical requests may use; 0 without a reserve.
+    /// Units that only critical requests may use; 0 without a reserve.
     floor: u64,
-    /// Requests that may not use the reserve, and those that may.
+    /// Requests that may not use the reserve, and requests that may.
     kinds: [Kind; 2],
-    /// What all processes were offered of each kind in a tick.
+    /// Units offered to all processes in a tick, of each kind.
     totals: [u64; 2],
-    /// Until when these totals hold; `None` before there are some.
+    /// End of validity of the totals; `None` before the first totals.
     until: Option<Instant>,
-    /// Whether this process admits its share, for want of room in a report or in the tally.
+    /// Whether this process allows its share, because a report or the tally has no space for the counter.
     pub(super) by_share: bool,
 }
 
-/// The requests that may not use the reserve, or those that may.
 #[derive(Debug)]
 struct Kind {
-    /// Units offered since the tick began.
+    /// Units since the tick began.
     offered: u64,
-    /// Units admitted since then.
+    /// Units since the tick began.
     admitted: u64,
     /// Units offered in the last tick.
     last: u64,
-    /// The share of requests that is admitted: 1 less the drop ratio.
+    /// Share of requests that is allowed: 1 less the drop ratio.
     keep: f64,
-    /// By how many requests fewer passed than that share.
+    /// Requests that were allowed too few, compared with that share.
     behind: f64,
     callers: Option<Box<Callers>>,
 }
 
-/// The callers of one kind of requests, so that small ones are not dropped for a large one.
+/// Callers of one kind of requests, so that small callers are not dropped for a large one.
 #[derive(Debug, Default)]
 struct Callers {
-    /// The hash of each, and its units in this tick.
+    /// Hash and units in this tick.
     listed: Vec<(u64, u64)>,
-    /// The units of each in the last tick, in ascending order.
+    /// Units of each caller in the last tick, ascending.
     last: Vec<u64>,
-    /// Up to how many units in a tick each is admitted; `None` before it was computed, or if nothing is dropped.
+    /// Units in a tick up to which each caller is allowed; `None` before it was computed, or if nothing is dropped.
     level: Option<f64>,
 }
 
@@ -80,8 +78,7 @@ impl RatioCounter {
         self.counter.policy() == counter.policy() && self.counter.key() == counter.key()
     }
 
-    /// Sets the quota and the floor of a check, where they have changed: tiers that share a key are each dropped by
-    /// their own limit.
+    /// Adopts the quota and floor of a check, because tiers that share a key are each dropped by their own limit.
     pub(super) fn follow(&mut self, check: &Check, tick: Duration) {
         self.floor = if check.floor > 0 { check.floor } else { self.floor };
         if self.counter.quota() != check.counter.quota() {
@@ -91,15 +88,15 @@ impl RatioCounter {
         }
     }
 
-    /// Sets the totals of all processes in a tick, which hold until then.
+    /// Sets the totals of all processes in a tick, which hold until `until`.
     pub(super) fn hear(&mut self, totals: [u64; 2], until: Instant) {
         self.totals = totals.map(|units| units.min(MOST_TOTAL - 1));
         self.until = Some(until);
         self.set_keeps();
     }
 
-    /// Critical requests are dropped only if they alone exceed the rate. Others have what these leave, and at most what
-    /// is outside of the reserve.
+    /// Critical requests are dropped only if they alone exceed the rate. Other requests share the rest, and at most the
+    /// units outside of the reserve.
     fn set_keeps(&mut self) {
         let ([ordinary, critical], capacity) = (self.totals.map(float), float(self.counter.quota().capacity().max(1)));
         let outside = self.rate * (1.0 - float(self.floor) / capacity).max(0.0);
@@ -113,7 +110,7 @@ impl RatioCounter {
         }
     }
 
-    /// Counts what is offered, and returns whether its ratio passes it, by a random number from 0 to 1.
+    /// Counts offered units, and returns `true` if the ratio allows them; `drawn` is a random number from 0 to 1.
     pub(super) fn offer(&mut self, check: &Check, caller: Option<u64>, now: Instant, drawn: f64) -> bool {
         let is_known = self.is_known(now);
         let kind = &mut self.kinds[usize::from(check.floor == 0)];
@@ -122,15 +119,15 @@ impl RatioCounter {
         if let Some(hash) = caller {
             return drawn < kind.callers.get_or_insert_default().offer(hash, check.cost, keep);
         }
-        // By chance alone sums would drift, and by the error alone clients whose requests alternate would be dropped all
-        // or never.
+        // With chance alone the sums would drift, and with the error alone clients whose requests alternate could
+        // always or never be dropped.
         let passes = keep >= 1.0 || drawn < keep + kind.behind / 4.0;
         kind.behind += keep - f64::from(passes);
         passes
     }
 
-    /// Takes units, if this process alone may admit them: no more than the limit, or the burst if that is larger, in a
-    /// tick, of which `ticks` have passed since it began.
+    /// Takes units if this process alone may allow them: per tick at most the limit, or the burst if it is larger.
+    /// `ticks` have passed since the tick began.
     pub(super) fn takes(&mut self, check: &Check, ticks: f64) -> bool {
         let most = self.rate.max(float(check.counter.quota().capacity())) * ticks.clamp(1.0, 2.0);
         let (all, cost) = (float(self.admitted()), float(check.cost));
@@ -144,18 +141,17 @@ impl RatioCounter {
         self.kinds.iter().map(|kind| kind.admitted).sum()
     }
 
-    /// Whether its last totals still hold.
     fn is_known(&self, now: Instant) -> bool {
         self.until.is_some_and(|until| now <= until)
     }
 
-    /// Returns the units that are left to take, of all processes together, as far as this one knows.
+    /// Units left for all processes together, as far as this process knows.
     pub(super) fn remaining(&self, check: &Check, now: Instant) -> u64 {
         let (quota, is_known) = (check.counter.quota(), self.is_known(now));
         if is_known && self.kinds[usize::from(check.floor == 0)].keep < 1.0 {
             return 0;
         }
-        // Of a window, which has more or fewer ticks than one.
+        // The window may be longer or shorter than a tick.
         let total = if is_known { self.totals[0] + self.totals[1] } else { 0 };
         let used = whole(float(total) * float(quota.limit()) / self.rate);
         quota
@@ -165,12 +161,12 @@ impl RatioCounter {
             .saturating_sub(check.floor.saturating_add(self.admitted()))
     }
 
-    /// Returns the drop ratio of requests that may not use the reserve; of the others, if there were none.
+    /// Drop ratio of requests that may not use the reserve, or of the others if there were none.
     pub(super) fn ratio(&self, now: Instant) -> Option<f64> {
         self.is_known(now).then(|| 1.0 - self.kinds[usize::from(self.totals[0] == 0)].keep)
     }
 
-    /// Begins a tick. What was offered in the last one is multiplied by `scale`.
+    /// Begins a tick, and multiplies the offered units of the last tick by `scale`.
     pub(super) fn roll(&mut self, scale: f64) {
         self.by_share = false;
         for kind in &mut self.kinds {
@@ -180,20 +176,20 @@ impl RatioCounter {
         }
     }
 
-    /// Returns whether it is reported exactly by one of `live` processes: if the last totals were half of the rate, or
-    /// with half of a fair share of it.
+    /// Returns `true` if one of `live` processes must report it exactly: if the last totals were at least half of the
+    /// rate, or this process was offered half of its fair share.
     pub(super) fn is_exact(&self, live: u64, now: Instant) -> bool {
         let is_hot = self.is_known(now) && 2.0 * float(self.totals[0] + self.totals[1]) >= self.rate;
         is_hot || float(self.last()) > self.threshold(live)
     }
 
-    /// Of an unknown number of processes, which is 0, samples would be too few.
+    /// 0 is an unknown number of processes, for which samples would be too few.
     fn threshold(&self, live: u64) -> f64 {
         if live > 0 { self.rate / (2.0 * float(live)) } else { 0.0 }
     }
 
-    /// Returns what is reported, if it is. What is below the threshold is sampled, so that sums are right on average and
-    /// most keys are never sent.
+    /// Returns the report, if there is one. Counters below the threshold are sampled, so that sums are right on average
+    /// and most keys are never sent.
     pub(super) fn offered(&self, live: u64, now: Instant, mut draw: impl FnMut() -> f64) -> Option<Offered> {
         let (all, threshold) = (float(self.last()), self.threshold(live));
         let scale = if self.is_exact(live, now) {
@@ -208,7 +204,7 @@ impl RatioCounter {
         Some(Offered::new(self.id, ordinary, critical, whole(self.rate).max(1)))
     }
 
-    /// Returns which part of the rate was offered in the last tick.
+    /// Part of the rate that was offered in the last tick.
     pub(super) fn weight(&self) -> f64 {
         float(self.last()) / self.rate
     }
@@ -219,7 +215,7 @@ impl RatioCounter {
 }
 
 impl Callers {
-    /// Counts units of a caller, and returns which share of them is admitted, if `keep` is that of all.
+    /// Counts units of a caller, and returns the share of them that is allowed if `keep` is the share of all callers.
     fn offer(&mut self, hash: u64, cost: u64, keep: f64) -> f64 {
         let place = match self.listed.iter().position(|(caller, _)| *caller == hash) {
             Some(place) => place,
@@ -238,7 +234,7 @@ impl Callers {
         }
     }
 
-    /// Computes the level up to which all are admitted what `keep` admits of their units of the last tick.
+    /// Computes the level up to which callers together are allowed `keep` of their units of the last tick.
     fn divide(&mut self, keep: f64) {
         let mut left = keep * self.last.iter().map(|units| float(*units)).sum::<f64>();
         let mut callers = float(self.last.len() as u64);
@@ -254,7 +250,7 @@ impl Callers {
         }
     }
 
-    /// Begins a tick, and returns whether there were callers in the last one.
+    /// Returns `true` if there were callers in the last tick.
     fn roll(&mut self) -> bool {
         self.last = self.listed.drain(..).map(|(_, units)| units).collect();
         self.last.sort_unstable();
@@ -262,12 +258,12 @@ impl Callers {
     }
 }
 
-/// Returns the units that a quota admits in a tick.
+/// Units that a quota allows in a tick.
 fn rate(quota: &Quota, tick: Duration) -> f64 {
     float(quota.limit()) * tick.div_duration_f64(quota.window())
 }
 
-/// Ratios need no more than the 53 bits of a float.
+/// Ratios need at most the 53 bits of a float.
 #[allow(clippy::cast_precision_loss, reason = "ratios need no more than 53 bits")]
 pub(super) fn float(units: u64) -> f64 {
     units as f64
@@ -278,7 +274,7 @@ pub(super) fn whole(units: f64) -> u64 {
     units.round() as u64
 }
 
-/// Returns a random number from 0 to below 1, which repeats with the seed: splitmix64.
+/// splitmix64: from 0 to below 1, and repeats with the seed.
 pub(super) fn draw(seed: &mut u64) -> f64 {
     *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,6 +1,4 @@
-//! What operators see of a ratio store: metrics, and log lines whose rate is bounded.
-//!
-//! Series are registered with their first event.
+//! Metrics of a ratio store, registered with their first event, and log lines whose rate is bounded.
 
 #![cfg_attr(
     not(feature = "metrics"),
@@ -18,17 +16,15 @@ use tollgate::Outcome;
 use tollgate::policy::PolicyName;
 use tollgate::store::Check;
 
-/// What a store counts.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// The policies that have series, with the counter of what each dropped.
+    /// Policies that have series, with the counter of their dropped units.
     #[cfg(feature = "metrics")]
     policies: RwLock<Vec<(PolicyName, Counter)>>,
 }
 
 #[allow(clippy::cast_precision_loss, reason = "there are far fewer counters and processes")]
 impl Metrics {
-    /// A report of so many counters was made, and the tally replied or not.
     pub(crate) fn reported(counters: usize, is_replied: bool) {
         #[cfg(feature = "metrics")]
         {
@@ -42,8 +38,8 @@ impl Metrics {
         }
     }
 
-    /// What is known after a report: how many processes reported in the last tick, 0 if that is unknown, and of each policy
-    /// the highest drop ratio of its keys. It is only collected if it is shown.
+    /// Sets the number of processes that reported in the last tick, 0 if unknown, and the highest drop ratio of each
+    /// policy. `collect` is only called if they are recorded.
     pub(crate) fn known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
         #[cfg(feature = "metrics")]
         {
@@ -67,7 +63,7 @@ impl Metrics {
         }
     }
 
-    /// Outcomes of a ratio: those that it denied are those whose wait is a guess.
+    /// Counts outcomes of a ratio, whose denials are those with a guessed wait.
     pub(crate) fn applied(&self, checks: &[Check], outcomes: &[Outcome]) {
         #[cfg(feature = "metrics")]
         for (check, outcome) in checks.iter().zip(outcomes) {
@@ -80,7 +76,7 @@ impl Metrics {
 
 #[cfg(feature = "metrics")]
 impl Metrics {
-    /// Calls a closure with the counter of a policy's dropped units, which is registered once.
+    /// Registers the counter of a policy's dropped units once.
     fn with(&self, policy: &PolicyName, count: impl FnOnce(&Counter)) {
         const DROPPED: &str = "tollgate_ratio_dropped_units_total";
         let is = |(name, _): &&(PolicyName, Counter)| name == policy;
@@ -113,21 +109,20 @@ impl Drop for Metrics {
     }
 }
 
-/// How many outages are logged in [`PERIOD`]; further ones are counted.
+/// Outages that are logged in [`PERIOD`]; further ones are counted.
 const MOST: u64 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// The lines of outages, each of which has one when it begins and one when it ends.
+/// Lines of outages, which begin and end with one each.
 #[derive(Debug, Default)]
 pub(crate) struct OutageLines {
-    /// When the first outage of the period began, and how many did since.
+    /// Start of the period, and the number of outages in it.
     period: Option<(Instant, u64)>,
-    /// Whether the end of the current outage is to be logged.
     is_logged: bool,
 }
 
 impl OutageLines {
-    /// Logs the beginning, with how many were not logged in the last period, if some were not.
+    /// Passes the number of outages that were not logged in the last period, if any.
     pub(crate) fn began(&mut self, line: impl FnOnce(Option<u64>)) {
         let (began, count) = self.period.filter(|(began, _)| began.elapsed() < PERIOD).unwrap_or((Instant::now(), 0));
         let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MOST));

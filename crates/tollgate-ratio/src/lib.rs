@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// Invariants: a request never waits; a report is sent once; no lock is held while the tally is called; what comes from a
-// tally only sets ratios, which are from 0 to 1 whatever it is, and none holds for longer than a life.
+// Invariants: a request never waits; a report is sent once; no lock is held while the tally is called; replies of a
+// tally only set ratios, which are from 0 to 1 whatever it replies, and none holds for longer than a TTL.
 
 mod builder;
 #[cfg(feature = "config")]
@@ -27,7 +27,7 @@ pub use memory::MemoryTally;
 pub use store::RatioStore;
 pub use tally::{CounterId, Offered, Report, Tally, Totals};
 
-/// The law of ratios, what it keeps and what not, and measurements.
+/// The law of ratios, its accuracy and its limits, and measurements.
 pub mod guide {
     #![doc = include_str!("../docs/ratios.md")]
 }

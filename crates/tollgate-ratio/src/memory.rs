@@ -1,4 +1,4 @@
-//! The tally of one process: the twin of `lua/ratio.lua`, with the same names in the same order.
+//! The tally of one process: the mirror of `lua/ratio.lua`, with the same names in the same order.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,15 +12,15 @@ use tollgate::store::Clock;
 
 use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered, Report, Tally, Totals, micros};
 
-/// The most counters of a tick and shard, as far as one report does not exceed it.
+/// Counters of a tick and shard, unless one report exceeds it.
 const MOST_COUNTERS: usize = 1_024;
 
-/// The most hot counters that one tick and shard lists.
+/// Hot counters listed for a tick and shard.
 const MOST_HOT: usize = 32;
 
 /// A [`Tally`] of the stores of one process, for tests and simulations.
 ///
-/// It replies at once. Clones share it.
+/// It replies immediately. Clones share it.
 ///
 /// # Examples
 ///
@@ -43,14 +43,13 @@ pub struct MemoryTally {
 
 struct TallyInner {
     clock: Box<dyn Clock>,
-    /// The ticks of each shard by their numbers, by the length of a tick in microseconds, how many shards there are, and
-    /// which one it is.
+    /// Ticks of each shard by number; the key is the microseconds of a tick, the number of shards, and the shard.
     shards: Mutex<BTreeMap<(u64, u8, u8), Buckets>>,
 }
 
 type Buckets = BTreeMap<u64, Bucket>;
 
-/// The reports of one tick to one shard.
+/// Reports of one tick to one shard.
 #[derive(Debug, Default)]
 struct Bucket {
     live: u64,
@@ -71,7 +70,7 @@ impl MemoryTally {
         Self { shared: Arc::new(TallyInner { clock: Box::new(clock), shards: Mutex::default() }) }
     }
 
-    /// Deletes all reports, as a server that restarts does.
+    /// Deletes all reports, like a server that restarts.
     pub fn clear(&self) {
         self.shared.shards.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -101,8 +100,8 @@ impl fmt::Debug for MemoryTally {
     }
 }
 
-/// Adds the counters of one shard to their tick, and to `totals` how many processes were live in the last tick, the
-/// units of each counter, and those of hot counters.
+/// Adds the counters of one shard to their tick, and adds to `totals` the live processes of the last tick, the units of
+/// each counter, and the units of hot counters.
 fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), totals: &mut Totals) {
     let last = tick.saturating_sub(1);
     let is_late = report.target > 0 && report.target < last;
@@ -110,8 +109,8 @@ fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), total
     let own = || report.counters.iter().enumerate().filter(|(_, offered)| offered.id.shard(report.shards) == shard);
     buckets.retain(|number, _| (last..=tick).contains(number));
     let mut without_room = Vec::new();
-    // What was offered is written first, as a report may be for the tick that is read. Several reports that were held up
-    // would count as so many processes of one tick.
+    // Offered units are written first, because a report may be for the tick that is read. Several late reports of one
+    // process would count as several processes of one tick.
     if !is_late && (report.live || own().next().is_some()) {
         let into = buckets.entry(target).or_default();
         into.live += u64::from(report.live);
@@ -153,7 +152,7 @@ impl Bucket {
         true
     }
 
-    /// Returns how many fields the hash has in Redis: "tick", "list", "live", "hot", and one or two of each counter.
+    /// Fields that the hash has in Redis: "tick", "list", "live", "hot", and one or two of each counter.
     fn fields(&self) -> usize {
         let of_counters: usize = self.units.values().map(|units| 1 + usize::from(units[1] > 0)).sum();
         2 + usize::from(self.live > 0) + usize::from(!self.hot.is_empty()) + of_counters

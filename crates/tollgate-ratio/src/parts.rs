@@ -1,8 +1,7 @@
-//! The counters of a store: bounded, in parts with a lock each.
+//! Counters of a store, bounded, in parts with a lock each.
 //!
-//! Bits of a hash pick the part, and the hash has random keys of its own for each store, so that no client can choose
-//! counters that collide. One part is locked at a time, for a few probes or to go through its entries, and never across an
-//! `await`.
+//! Bits of a hash select the part. The hash has random keys for each store, so that no client can choose counters that
+//! collide. One part is locked at a time, for a few probes or to iterate over its entries, and never across an `await`.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,30 +13,27 @@ use tollgate::store::{Check, Counter};
 use crate::counter::{RatioCounter, draw};
 use crate::shared::RatioInner;
 
-/// The most parts, and the least room of one.
+/// Most parts, and least capacity of one.
 const MOST_PARTS: usize = 64;
 const LEAST_ROOM: usize = 64;
 
-/// All counters.
 #[derive(Debug)]
 pub(crate) struct Parts {
     hasher: RandomState,
     parts: Box<[Mutex<Part>]>,
 }
 
-/// A part of the counters.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) table: HashTable<RatioCounter>,
     room: usize,
-    /// When the current tick of this process began.
+    /// Start of the current tick of this process.
     pub(crate) since: Instant,
-    /// The state of its random numbers.
     pub(crate) seed: u64,
 }
 
 impl Parts {
-    /// Parts that together have room for `capacity`; `seed` returns one for each, as the parts of a request must draw apart.
+    /// `seed` is called for each part, because the parts of a request must draw independently.
     pub(crate) fn new(capacity: usize, since: Instant, mut seed: impl FnMut() -> u64) -> Self {
         let count = 1_usize << (capacity / LEAST_ROOM).clamp(1, MOST_PARTS).ilog2();
         let room = capacity / count;
@@ -56,13 +52,12 @@ impl Parts {
         lock(&self.parts[bits & (self.parts.len() - 1)])
     }
 
-    /// Each part in turn, locked.
     pub(crate) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Part>> {
         self.parts.iter().map(lock)
     }
 }
 
-/// Locks a part, whether or not a thread panicked while it held the lock.
+/// Ignores poisoning.
 fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -91,7 +86,7 @@ impl Part {
         self.table.find(hash, |entry| entry.is_of(counter))
     }
 
-    /// Returns a random number from 0 to below 1.
+    /// From 0 to below 1.
     pub(crate) fn draw(&mut self) -> f64 {
         draw(&mut self.seed)
     }

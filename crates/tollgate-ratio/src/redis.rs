@@ -1,5 +1,7 @@
-//! Redis as a tally: a report is one call for each shard, all at the same time. If one fails, so does the report; what the
-//! others added stays.
+//! Redis as a tally.
+//!
+//! A report is one call for each shard, all at the same time. If one call fails, so does the report; the units that
+//! other calls added stay.
 
 use std::error::Error as _;
 use std::pin::Pin;
@@ -16,25 +18,24 @@ use crate::wire::{ShardReport, ShardTotals};
 
 const SOURCE: &str = include_str!("../lua/ratio.lua");
 
-/// What processes report is in Redis for four ticks, by its clock: also for a store with a
-/// [clock](tollgate::store::RedisStoreBuilder::clock) of its own. A report has the store's timeout, and at most a quarter of
-/// a tick. It is a script also where the store calls functions, and its user also needs
-/// `+eval +evalsha +hmget +hset +hincrby +hlen +pexpire`. A report that is dropped may have been added.
+/// Reports stay in Redis for four ticks by its clock, even if the store has another
+/// [clock](tollgate::store::RedisStoreBuilder::clock). A report has the store's timeout, and at most a quarter of a
+/// tick. It is a script even if the store calls functions, and its user also needs `+eval +evalsha +hmget +hset
+/// +hincrby +hlen +pexpire`. A dropped report may have been added.
 impl Tally for RedisStore {
     fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
         Box::pin(self::report(self, report))
     }
 }
 
-/// Adds a report to its tick and returns the totals of the last one.
 async fn report(store: &RedisStore, report: Report) -> Result<Totals, Error> {
     let parts = ShardReport::all(store.prefix(), &report)?;
     let stopped = |text: &str| Error::store("a report to Redis was not made", text);
     let runtime = Handle::try_current().map_err(|_| stopped("there is no tokio runtime"))?;
     let within = report.tick / 4;
     let call = |(shard, part): (usize, ShardReport)| {
-        // The number of a tick is that of the first shard's server. Another one, whose clock differs, might take the current
-        // tick for the last, and be read before all have reported.
+        // The server of the first shard sets the number of the tick. Another server, whose clock differs, might take
+        // the current tick for the last one, which would be read before all processes have reported.
         let part = if shard == 0 { part } else { part.without_target() };
         let (store, late) = (store.clone(), format!("Redis did not reply to a report within {within:?}"));
         runtime.spawn(async move {
@@ -49,7 +50,7 @@ async fn report(store: &RedisStore, report: Report) -> Result<Totals, Error> {
     Ok(joined(shards, report.counters.len()))
 }
 
-/// Makes the call for a shard. A server that does not have the script yet gets its source.
+/// Sends the source to a server that does not have the script yet.
 async fn call_shard(store: &RedisStore, part: &ShardReport) -> Result<ShardTotals, Error> {
     static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
     let mut reply = store.command(&part.command("EVALSHA", &HASH)).await;
@@ -65,14 +66,13 @@ async fn call_shard(store: &RedisStore, part: &ShardReport) -> Result<ShardTotal
     })
 }
 
-/// Returns whether a command failed because the server does not have the script.
 fn lacks_script(error: &Error) -> bool {
     let source = error.source().and_then(|source| source.downcast_ref::<RedisError>());
     source.is_some_and(|error| error.kind() == ServerErrorKind::NoScript.into())
 }
 
-/// Returns the totals of a report of so many counters: at the time of the first shard, and of as many live processes
-/// as the fewest of a shard, so that one that has lost its data does not seem to be offered nothing.
+/// Combines the shards: the time is that of the first shard, and the number of live processes the smallest, so that a
+/// shard that lost its data does not seem to be offered nothing.
 fn joined(shards: Vec<ShardTotals>, counters: usize) -> Totals {
     let now = Duration::from_micros(shards.first().map_or(0, |first| first.now_us));
     let live = shards.iter().map(|shard| shard.live).min().unwrap_or_default();

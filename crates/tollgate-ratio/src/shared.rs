@@ -1,5 +1,3 @@
-//! What all clones of a ratio store share: the counters, and what is known of all processes.
-
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,37 +15,33 @@ use crate::events::Metrics;
 use crate::parts::{Part, Parts};
 use crate::tally::{CounterId, Offered, Totals, micros};
 
-/// The time of the next task of a store that was closed: there is none.
+/// Time of the next task of a closed store, which has none.
 pub(super) const CLOSED: u64 = u64::MAX;
 
-/// The counters of a store, and what it knows of all processes.
+/// Counters of a store, and its knowledge of all processes.
 pub(super) struct RatioInner {
     pub(super) id: StoreId,
     pub(super) settings: RatioStoreBuilder,
     pub(super) parts: Parts,
     /// Decides by the share of this process.
     pub(super) local: MemoryStore,
-    /// The zero of all times here.
+    /// Zero of all times in this module.
     pub(super) start: Instant,
-    /// When each process reports, after the beginning of a tick, in microseconds.
+    /// Microseconds between the beginning of a tick and the report of this process.
     pub(super) phase: u64,
-    /// The last totals; `None` before the first ones.
     totals: ArcSwapOption<Hot>,
-    /// How many processes reported by the last reply with any, whether its totals were taken or not.
+    /// Processes that reported, by the last reply with any, even if its totals were not used.
     seen: AtomicU64,
-    /// Whether there was a decision since the last report.
     pub(super) is_used: AtomicBool,
-    /// Before this time no other task is started, in microseconds.
+    /// Microseconds before which no other task is started.
     pub(super) next_task: AtomicU64,
     pub(super) metrics: Metrics,
 }
 
-/// What the last totals have for keys that this process does not know yet.
+/// Last totals of keys that this process does not know yet.
 #[derive(Debug)]
 struct Hot {
-    /// Until when they hold.
     until: Instant,
-    /// How many processes reported.
     live: u64,
     totals: BTreeMap<CounterId, [u64; 2]>,
 }
@@ -84,39 +78,39 @@ impl RatioInner {
         micros(time.saturating_duration_since(self.start))
     }
 
-    /// Returns how many processes reported in the last tick of which there were totals within a life; `None` if there
-    /// were none, or the store was closed.
+    /// Processes that reported in the last tick with totals within a TTL; `None` without such a tick, or if the store
+    /// is closed.
     pub(super) fn live(&self, now: Instant) -> Option<u64> {
         let hot = self.totals.load();
         let is_closed = self.next_task.load(Ordering::Acquire) == CLOSED;
         hot.as_ref().filter(|hot| now <= hot.until && !is_closed).map(|hot| hot.live)
     }
 
-    /// Returns how many processes reported last, 0 if that was never known.
+    /// 0 if unknown.
     fn last_live(&self) -> u64 {
         self.totals.load().as_ref().map_or(0, |hot| hot.live)
     }
 
-    /// Returns how many processes limits are divided by: at least 1.
+    /// Processes by which limits are divided, at least 1.
     pub(super) fn instances(&self) -> NonZeroU64 {
         NonZeroU64::from(self.settings.instances).max(NonZeroU64::new(self.last_live()).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Begins a tick, and returns what is reported of the last one: the heaviest counters, as many as there is room for.
-    /// The others are limited by the share of this process. A tick that was much shorter or longer than others counts
-    /// as a whole one, but not the last one, as this process has already reported for the same tick.
+    /// Begins a tick and returns the report of the last one: the heaviest counters that fit. The others are limited by
+    /// the share of this process. Units are scaled to a whole tick, except in the last report, because this process has
+    /// already reported for the same tick.
     pub(super) fn begin_tick(&self, now: Instant, is_last: bool) -> Vec<Offered> {
         let (live, mut candidates) = (self.last_live(), Vec::new());
         for mut part in self.parts.each() {
             let elapsed = now.saturating_duration_since(part.since).div_duration_f64(self.settings.tick);
-            // Small differences stay: what is counted late in one tick is missing in the next.
+            // Small differences are kept, because units that are counted late in one tick are missing in the next.
             let scale = if is_last || (elapsed - 1.0).abs() <= 0.1 { 1.0 } else { elapsed.recip() };
             let is_full = part.is_full();
             let Part { table, since, seed, .. } = &mut *part;
             *since = now;
             table.iter_mut().for_each(|entry| entry.roll(scale));
             if is_full {
-                // What means little makes room.
+                // Light counters are removed first.
                 table.retain(|entry| entry.is_exact(live, now));
             }
             for entry in table.iter() {
@@ -138,9 +132,9 @@ impl RatioInner {
         candidates.into_iter().map(|(_, _, offered)| offered).collect()
     }
 
-    /// Sets the totals of what was reported, and of hot counters.
+    /// Sets the totals of reported and of hot counters.
     ///
-    /// A tick with reports of no process is no data. One with fewer than three quarters of those before has lost some,
+    /// A tick without reports is no data. If a tick has fewer than three quarters of the reports before, some are lost
     /// or processes have ended, and the next tick shows which.
     pub(super) fn hear(&self, reported: impl Iterator<Item = CounterId>, totals: Totals, now: Instant) {
         let Totals { live, .. } = totals;
@@ -161,7 +155,6 @@ impl RatioInner {
         self.totals.store(Some(Hot { until, live, totals: hot }.into()));
     }
 
-    /// Sets what the last totals have for a new counter.
     pub(super) fn tell(&self, entry: &mut RatioCounter) {
         if let Some(hot) = &*self.totals.load()
             && let Some(totals) = hot.totals.get(&entry.id)
@@ -170,7 +163,7 @@ impl RatioInner {
         }
     }
 
-    /// Returns how many processes are known to report, 0 if none are, and of each policy the highest ratio of its keys.
+    /// Number of processes known to report, or 0, and the highest ratio of each policy.
     pub(super) fn highest(&self, now: Instant) -> (u64, HashMap<PolicyName, f64>) {
         let mut highest = HashMap::new();
         let Some(live) = self.live(now) else { return (0, highest) };

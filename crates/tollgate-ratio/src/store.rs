@@ -1,7 +1,7 @@
-//! The ratio store, and the decision of a request, at once.
+//! The ratio store and its decisions, which never wait.
 //!
-//! Checks are a cascade in their order: each is offered only if the enforced ones before it pass. If a check were
-//! offered only if all others pass, the ratios of two counters would feed back into each other, and alternate.
+//! Checks are a cascade in their order: each is offered only if the enforced checks before it pass. If a check were
+//! offered only when all others pass, the ratios of two counters would feed back into each other, and alternate.
 
 use std::fmt;
 use std::slice;
@@ -21,37 +21,37 @@ use crate::shared::RatioInner;
 use crate::tally::Tally;
 use crate::ticking::{close, start};
 
-/// A store that calls no server for a request: it admits the share of each key's requests that fits the limit of all
+/// A store that calls no server for a request, but allows the share of each key's requests that fits the limit of all
 /// processes.
 ///
 /// **The law**: every process counts what it is *offered*, and reports it to a [`Tally`] once in each tick, 1 s by
-/// default. From the totals of all processes each computes the same drop ratio, 1 - limit / offered, and drops that share
-/// of its requests at random. Requests with a [reserve](tollgate::Policy::reserve) that they may use are dropped only if
+/// default. From the totals of all processes each computes the same drop ratio, 1 - limit / offered, and drops that
+/// share of its requests at random. Requests that may use a [reserve](tollgate::Policy::reserve) are dropped only if
 /// they alone exceed the limit.
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
-/// tick on if a tick admits 1,000 requests, within 8% if it admits 100, and from 30% below to 40% above it if it admits
-/// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A burst from nothing passes for up to 3
-/// ticks, in each of which a process admits at most its burst and what the limit gains in a tick. Load that changes
-/// faster than in 3 ticks is limited badly: use a [`LeaseStore`](tollgate::store::LeaseStore) for it.
+/// tick on if a tick allows 1,000 requests, within 8% if it allows 100, and from 30% below to 40% above it if it allows
+/// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A sudden burst passes for up to 3
+/// ticks. In each of them a process allows at most its burst and the units that the limit replenishes in a tick. Load
+/// that changes faster than in 3 ticks is limited badly: use a [`LeaseStore`](tollgate::store::LeaseStore) for it.
 ///
 /// **The cost**: one call a process and tick, however many requests there are; none after 60 ticks without a request. No
 /// request waits.
 ///
-/// **Without the tally**: the last ratios hold for their life, 10 ticks by default. From then on, and before the first
-/// totals, each process admits its share of each limit: the limit divided by the number of processes that reported last,
-/// or by [`instances`](RatioStoreBuilder::instances) if that is more.
+/// **Without the tally**: the last ratios hold for their TTL, 10 ticks by default. After that, and before the first
+/// totals, each process allows its share of each limit: the limit divided by the number of processes that reported
+/// last, or by [`instances`](RatioStoreBuilder::instances) if that is more.
 ///
-/// **Several policies** of one layer are a cascade in their order: a policy is offered what the enforced ones before it
-/// admit. Put narrow policies first. For an exact limit of each user beside a global one, nest two layers, the exact one
-/// outside.
+/// **Several policies** of one layer are a cascade in their order: a policy is offered the requests that the enforced
+/// policies before it allow. Put narrow policies first. For an exact limit of each user in addition to a global one,
+/// nest two layers, the exact one outside.
 ///
-/// Limits are rates: of token buckets, fixed and sliding windows of up to 60 s; a burst only bounds what one process
-/// admits before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
-/// [reset](Change::Reset) is one of this process. The time to retry is a [guess](tollgate::Outcome::retry_is_guess).
+/// Limits are rates: token buckets, fixed and sliding windows of up to 60 s. A burst only bounds the units that one
+/// process allows before it knows a ratio. There are no refunds, no bans and no changes of counters, and a
+/// [reset](Change::Reset) affects only this process. The time to retry is a [guess](tollgate::Outcome::retry_is_guess).
 ///
 /// All processes need the same ticks, shards and limits. Reports need a tokio runtime: until the store is used in one,
-/// each process admits its share.
+/// each process allows its share.
 ///
 /// # Examples
 ///
@@ -69,11 +69,11 @@ pub struct RatioStore {
 }
 
 impl RatioStoreBuilder {
-    /// Builds the store. In a tokio runtime it calls the tally at once, to learn what other processes drop.
+    /// Builds the store. In a tokio runtime it calls the tally immediately, to learn the ratios of other processes.
     ///
     /// # Panics
     ///
-    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
+    /// If a setting is outside of its bounds, or a name set by [`fair`](Self::fair) is no valid policy name.
     #[track_caller]
     pub fn build(self) -> RatioStore {
         match self.try_build() {
@@ -86,7 +86,7 @@ impl RatioStoreBuilder {
     ///
     /// # Errors
     ///
-    /// If a setting is outside of its bounds, or a name that [`fair`](Self::fair) set is not that of a policy.
+    /// If a setting is outside of its bounds, or a name set by [`fair`](Self::fair) is no valid policy name.
     pub fn try_build(self) -> Result<RatioStore, Error> {
         self.check()?;
         let shared = Arc::new(RatioInner::new(self));
@@ -99,7 +99,7 @@ impl RatioStoreBuilder {
 impl RatioStore {
     /// Creates a store with ratios from `tally` and the default settings.
     ///
-    /// In a tokio runtime it calls the tally at once, as [`build`](RatioStoreBuilder::build) does.
+    /// In a tokio runtime it calls the tally immediately, like [`build`](RatioStoreBuilder::build).
     pub fn new(tally: impl Tally) -> Self {
         Self::builder(tally).build()
     }
@@ -136,20 +136,20 @@ impl RatioStore {
         })
     }
 
-    /// Returns how many processes reported in the last tick; `None` if that is not known, as before the first totals and
-    /// a life after the last ones.
+    /// Returns the number of processes that reported in the last tick; `None` if it is unknown, before the first totals
+    /// and a TTL after the last ones.
     pub fn live(&self) -> Option<u64> {
         self.shared.live(Instant::now())
     }
 
-    /// Reports once more, and ends the task of all clones. From then on this process admits its share of each limit, so
-    /// that it goes on to serve while it drains.
+    /// Reports once more, and ends the task of all clones. After that this process allows its share of each limit, so
+    /// that it continues to serve while it drains.
     ///
-    /// Outside of a tokio runtime there is no last report.
+    /// Outside of a tokio runtime, no last report is sent.
     ///
     /// # Cancellation
     ///
-    /// The last report may be lost if the future is dropped; the task ends all the same.
+    /// If the future is dropped, the last report may be lost, but the task still ends.
     pub async fn close(&self) {
         close(&self.shared).await;
     }
@@ -196,7 +196,7 @@ impl fmt::Debug for RatioStore {
 ///
 /// # Errors
 ///
-/// If a quota has no ratio, and those of the memory store, for checks that it cannot decide.
+/// If a quota has no ratio, and like the memory store for checks that it cannot decide.
 fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, Error> {
     // Tiers have quotas that `capabilities` has not checked.
     checks.iter().try_for_each(|check| check_quota(check.counter.policy(), check.counter.quota()))?;
@@ -277,7 +277,7 @@ fn fits(check: &Check) -> bool {
     check.cost.saturating_add(check.floor) <= check.counter.quota().capacity()
 }
 
-/// Returns the caller of a request, if its drops are divided among callers.
+/// `None` if drops are not divided among callers.
 fn caller(shared: &RatioInner, checks: &[Check], check: &Check) -> Option<u64> {
     let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy().as_str())?;
     let of_caller = |check: &&Check| check.counter.policy().as_str() == by && by != policy;

@@ -1,7 +1,6 @@
-//! Where processes report what they were offered: the trait, and what goes in and comes out.
+//! The trait of tallies, which add up the reports of all processes, and its types.
 //!
-//! It is the seam between the ratios and the server that adds the reports of all processes up. What is reported has
-//! neither keys nor names, only [`CounterId`]s, so a tally cannot show what clients send.
+//! Reports have neither keys nor names, only [`CounterId`]s, so a tally cannot reveal what clients send.
 
 use std::fmt;
 use std::future::Future;
@@ -11,24 +10,22 @@ use std::time::Duration;
 use tollgate::Error;
 use tollgate::store::Counter;
 
-/// The most shards of a report.
 pub(crate) const MOST_SHARDS: u8 = 16;
 
-/// The most counters of a report in one shard.
 pub(crate) const MOST_REPORT: usize = 512;
 
-/// The most units of a kind, and the largest limit, in a report.
+/// Units of a kind, and the limit, in a report.
 pub(crate) const MOST_UNITS: u64 = 1 << 40;
 
-/// Totals are below this.
+/// Bound of totals.
 pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 
-/// Where processes report what they were offered, and receive the totals of all processes.
+/// A service to which processes report their offered units, and which returns the totals of all processes.
 ///
 /// Time is divided into ticks by the clock of the tally: tick number *c* is ⌊time since the Unix epoch / tick⌋. Each
-/// report is added to one tick, and the totals of the one before the current are returned, which is complete.
+/// report is added to one tick. It returns the totals of the tick before the current one, which is complete.
 ///
-/// [`MemoryTally`](super::MemoryTally) is one for a single process, and `RedisStore` one for many.
+/// [`MemoryTally`](super::MemoryTally) serves a single process, and `RedisStore` many.
 ///
 /// # Examples
 ///
@@ -121,7 +118,7 @@ impl fmt::Debug for CounterId {
     }
 }
 
-/// What one process was offered in its last tick.
+/// Units offered to one process in its last tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -132,9 +129,9 @@ pub struct Report {
     pub shards: u8,
     /// The number of the tick that the report is for, or 0, which is the current one.
     pub target: u64,
-    /// Whether the process is counted as one of those that reported in that tick.
+    /// Whether the process counts as one that reported in that tick.
     pub live: bool,
-    /// What was offered, by counter, each at most once: at most 512 of a [shard](CounterId::shard).
+    /// Offered units by counter, each at most once: at most 512 of a [shard](CounterId::shard).
     pub counters: Vec<Offered>,
 }
 
@@ -154,13 +151,13 @@ impl Report {
         Self { live, ..self }
     }
 
-    /// Sets what was offered, by default nothing.
+    /// Sets the offered units, by default none.
     pub fn counters(self, counters: impl IntoIterator<Item = Offered>) -> Self {
         Self { counters: counters.into_iter().collect(), ..self }
     }
 }
 
-/// What one process was offered of one counter in a tick.
+/// Units of one counter that were offered to one process in a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -169,32 +166,32 @@ pub struct Offered {
     pub id: CounterId,
     /// Units of requests that may not use the reserve, at most 2^40.
     pub ordinary: u64,
-    /// Units of requests that may use it, at most 2^40; all, if there is no reserve.
+    /// Units of requests that may use the reserve, at most 2^40; all units, if there is no reserve.
     pub critical: u64,
-    /// The units that all processes together may admit in a tick, at most 2^40: a counter is hot, and its totals are
-    /// returned to every process, from half of them.
+    /// The units that all processes together may allow in a tick, at most 2^40. From half of them on, a counter is hot,
+    /// and its totals are returned to every process.
     pub limit: u64,
 }
 
 impl Offered {
-    /// What was offered, each number cut to 2^40.
+    /// Creates a report of one counter, with each number cut to 2^40.
     pub fn new(id: CounterId, ordinary: u64, critical: u64, limit: u64) -> Self {
         let [ordinary, critical, limit] = [ordinary, critical, limit].map(|units| units.min(MOST_UNITS));
         Self { id, ordinary, critical, limit }
     }
 }
 
-/// What all processes were offered in the last complete tick.
+/// Units offered to all processes in the last complete tick.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Totals {
     /// The time of the tally since the Unix epoch, in whole microseconds.
     pub now: Duration,
-    /// How many processes reported for that tick: 0 if there are no totals, as after a restart.
+    /// Number of processes that reported for that tick: 0 if there are no totals, like after a restart.
     pub live: u64,
-    /// The totals of each counter of the report, in its order: units of requests that may not use the reserve, and of
-    /// those that may, each below 2^52. `None` if the tally has no room for the counter.
+    /// The totals of each counter of the report, in its order: units of requests that may not use the reserve, and
+    /// units of requests that may, each below 2^52. `None` if the tally has no space for the counter.
     pub counters: Vec<Option<[u64; 2]>>,
     /// The totals of hot counters, whether or not they are in the report: at most 64 of a shard.
     pub hot: Vec<(CounterId, [u64; 2])>,
@@ -217,7 +214,7 @@ impl Totals {
     }
 }
 
-/// Returns the microseconds of a time, at most three quarters of what the arithmetic is exact for.
+/// At most three quarters of the largest time for which arithmetic is exact.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MOST_TOTAL / 4 * 3)
 }

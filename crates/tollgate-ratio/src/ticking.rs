@@ -1,8 +1,8 @@
-//! The task that reports once in each tick, by the tally's clock.
+//! Task that reports once in each tick, by the tally's clock.
 //!
-//! It begins with the store, or with a decision, and ends after a while without any, or with the last clone of the
-//! store, of which it holds none while it waits. After one that is dropped with its runtime, or that did not wake for a
-//! life, the next decision starts another one.
+//! It starts with the store or a decision. It ends after a while without decisions, or with the last clone of the
+//! store, because it holds no clone while it waits. If the task was dropped with its runtime, or did not wake for a
+//! TTL, the next decision starts another one.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -18,24 +18,23 @@ use crate::events::{Metrics, OutageLines};
 use crate::shared::{CLOSED, RatioInner};
 use crate::tally::{Report, Totals, micros};
 
-/// After so many ticks without a decision, nothing is reported.
+/// Ticks without a decision after which nothing is reported.
 const IDLE: u32 = 60;
 
-/// The task of a store: what it knows of the tally's clock.
 struct Ticking {
     weak: Weak<RatioInner>,
-    /// When the next task may start, in microseconds; if it is another time, this one was replaced.
+    /// Microseconds at which the next task may start; another value means that this task was replaced.
     until: u64,
-    /// The time of the tally at the start of the store, in microseconds; `None` before it has replied.
+    /// Microseconds of the tally's clock at the start of the store; `None` before it has replied.
     epoch: Option<u64>,
-    /// The tick of the last report; 0 before the first one.
+    /// Tick of the last report; 0 before the first one.
     last: u64,
-    /// Since when the tally does not reply, and whether ratios were known when that was logged.
+    /// Start of the tally's outage, and whether ratios were known when it was logged.
     outage: Option<(Instant, bool)>,
     lines: OutageLines,
 }
 
-/// Starts the task, unless there is one or the store was closed; without a runtime there is none.
+/// Does nothing if there is a task, the store was closed, or there is no runtime.
 pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     let next = shared.next_task.load(Ordering::Relaxed);
     if shared.micros(now) < next {
@@ -49,7 +48,7 @@ pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     }
 }
 
-/// Reports once more, and has the task end.
+/// Reports once more, and ends the task.
 pub(super) async fn close(shared: &Arc<RatioInner>) {
     let next = shared.next_task.swap(CLOSED, Ordering::SeqCst);
     shared.metrics.known(|| (0, HashMap::new()));
@@ -86,7 +85,7 @@ impl Ticking {
         }
     }
 
-    /// Reports what was offered; the first call only reads the tally's clock, and what all processes know.
+    /// Reports the offered units. The first call only reads the tally's clock and the ratios.
     async fn tick(&mut self, shared: &RatioInner) {
         let (began, settings) = (Instant::now(), &shared.settings);
         let (counters, report) =
@@ -122,7 +121,7 @@ impl Ticking {
         shared.metrics.known(|| shared.highest(Instant::now()));
     }
 
-    /// Logs that the tally does not reply, once while ratios are known and once when they are not.
+    /// Logs an outage of the tally once while ratios are known, and once when they are not.
     fn note_outage(&mut self, shared: &RatioInner, error: &Error) {
         let now = Instant::now();
         let is_known = shared.live(now).is_some();
@@ -143,17 +142,17 @@ impl Ticking {
         });
     }
 
-    /// Returns when to call next: at the phase of this process in a later tick than the last one.
+    /// Time of the next call: at the phase of this process in a later tick.
     fn next(&self, shared: &RatioInner) -> Instant {
         let (now, tick) = (Instant::now(), shared.settings.tick);
         let Some(epoch) = self.epoch else { return now + tick };
-        // What was offered in less than a quarter of a tick waits for the next one.
+        // Units offered in less than a quarter of a tick wait for the next one.
         let least = if self.last == 0 { tick / 4 } else { Duration::ZERO };
         let from = epoch.saturating_add(shared.micros(now + least)).saturating_sub(shared.phase);
         let number = from.div_ceil(micros(tick)).max(self.last + 1);
         let next = number.saturating_mul(micros(tick)).saturating_add(shared.phase).saturating_sub(epoch);
-        // Whatever the tally's clock is: a wrong reply must neither end the reports nor make them follow each other
-        // without a pause. A phase is at most 0.9 of a tick, so a tenth of one later is in the same tick.
+        // Bounded whatever the tally's clock says, because a wrong reply must neither end the reports nor repeat them
+        // without a pause. A phase is at most 0.9 of a tick, so a tenth of a tick later is in the same tick.
         (shared.start + Duration::from_micros(next)).clamp(now + tick / 10, now + 2 * tick)
     }
 }
@@ -164,13 +163,13 @@ impl Drop for Ticking {
         // A tally that panics, or a runtime that has ended, leads to no more than one task in a tick.
         let next = shared.micros(Instant::now() + shared.settings.tick);
         if shared.next_task.compare_exchange(self.until, next, Ordering::SeqCst, Ordering::Relaxed).is_ok() {
-            // What was known is not renewed; if this task was replaced, another one renews it.
+            // These values are not renewed any more. If this task was replaced, another one does.
             shared.metrics.known(|| (0, HashMap::new()));
         }
     }
 }
 
-/// Calls the tally, for a quarter of a tick at most.
+/// Times out after a quarter of a tick.
 async fn call(shared: &RatioInner, report: Report) -> Result<Totals, Error> {
     let (limit, count) = (shared.settings.tick / 4, report.counters.len());
     let late = || Error::timeout(format!("the tally did not reply in {limit:?}"));

@@ -1,9 +1,7 @@
-//! Reports to a tally, byte by byte as `lua/ratio.lua` reads them, and its replies.
+//! Bytes of reports to a tally, which `lua/ratio.lua` reads, and of its replies.
 //!
-//! The part of a report that is of one shard comes in; the keys and arguments of a call go out, and the totals of
-//! its counters come back. The hashes of a shard are in one slot, and different shards in different ones.
-//!
-//! As in replies to decisions, no length is trusted: bytes that are no reply to the report are `None`.
+//! The hashes of one shard are in one slot, and different shards in different slots. No length in a reply is trusted:
+//! bytes that do not match the report are `None`.
 
 use std::time::Duration;
 
@@ -13,43 +11,40 @@ use tollgate::deadpool_redis::redis::{Cmd, cmd};
 
 use crate::tally::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
 
-/// The shortest and the longest tick.
+/// Shortest and longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
 
-/// The bytes of units, and of a limit.
 const UNITS_SIZE: usize = 6;
 
-/// The units in a reply of a counter that has no room.
+/// Units in the reply for a counter that has no space.
 const NEVER: u64 = MOST_TOTAL;
 
-/// Bytes of a counter in a report, and of a hot one in a reply.
+/// Bytes of a counter in a report, and of a hot counter in a reply.
 const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
 const HOT_SIZE: usize = CounterId::LENGTH + 14;
 
-/// What is sent to one shard.
+/// Call to one shard.
 pub(crate) struct ShardReport {
-    /// The hashes of the ticks that are 0, 1 and 2 modulo 3.
+    /// Hashes of the ticks that are 0, 1 and 2 modulo 3.
     keys: [String; 3],
-    /// The tick, the target and whether the process is live.
+    /// Tick, target, and whether the process is live.
     head: Vec<u8>,
-    /// The counters.
     counters: Vec<u8>,
-    /// The places of the counters in the whole report.
+    /// Indexes of the counters in the whole report.
     places: Vec<usize>,
 }
 
-/// What one shard replies.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ShardTotals {
     pub(crate) now_us: u64,
     pub(crate) live: u64,
-    /// The totals of the counters that were sent, each with its place in the whole report.
+    /// Totals of the sent counters, each with its index in the whole report.
     pub(crate) counters: Vec<(usize, Option<[u64; 2]>)>,
     pub(crate) hot: Vec<(CounterId, [u64; 2])>,
 }
 
 impl ShardReport {
-    /// Returns the parts of a report, one for each shard.
+    /// Splits a report into its shards.
     ///
     /// # Errors
     ///
@@ -73,7 +68,8 @@ impl ShardReport {
 
     fn new(prefix: &str, report: &Report, shard: u8) -> Self {
         let tick_us = u64::try_from(report.tick.as_micros()).unwrap_or(u64::MAX);
-        // With the number of shards: two layouts of counters in one hash would seem to be offered too little.
+        // Includes the number of shards, because two layouts of counters in one hash would seem to be offered too few
+        // units.
         let shards = report.shards;
         let key = |place: u8| format!("{prefix}:{{ratio-{tick_us}-{shards}-{shard}}}:{place}");
         let mut part = Self { keys: [0, 1, 2].map(key), head: Vec::new(), counters: Vec::new(), places: Vec::new() };
@@ -89,20 +85,20 @@ impl ShardReport {
         part
     }
 
-    /// Makes the report for the current tick of the shard's server, whatever tick that is.
+    /// Reports for the current tick of the shard's server, whatever tick it is.
     pub(crate) fn without_target(mut self) -> Self {
         self.head[7..14].fill(0);
         self
     }
 
-    /// Returns a call of the script, by `EVAL` with its source or by `EVALSHA` with its hash. All keys are in one slot.
+    /// `script` is the source for `EVAL`, or the hash for `EVALSHA`. All keys are in one slot.
     pub(crate) fn command(&self, name: &str, script: &str) -> Cmd {
         let mut call = cmd(name);
         call.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.head).arg(&self.counters);
         call
     }
 
-    /// Reads the reply to it; `None` if that is something else.
+    /// Returns `None` if the reply is invalid.
     pub(crate) fn read(&self, mut reply: Bytes) -> Option<ShardTotals> {
         let now_us = reply.try_get_uint(7).ok()?;
         let live = reply.try_get_uint(4).ok()?;
@@ -118,7 +114,7 @@ impl ShardReport {
     }
 }
 
-/// Adds a number of so many bytes, big-endian.
+/// Big-endian.
 fn push(bytes: &mut Vec<u8>, number: u64, size: usize) {
     bytes.extend_from_slice(&number.to_be_bytes()[8 - size..]);
 }
@@ -131,7 +127,7 @@ fn push_offered(bytes: &mut Vec<u8>, offered: &Offered) {
     }
 }
 
-/// Reads the units of a counter, of which the first kind is `NEVER` if there is no room for it.
+/// The first kind is `NEVER` if there is no space for the counter.
 fn read_units(reply: &mut Bytes) -> Option<[u64; 2]> {
     let [ordinary, critical] = [reply.try_get_uint(7).ok()?, reply.try_get_uint(7).ok()?];
     (ordinary <= NEVER && critical < NEVER).then_some([ordinary, critical])

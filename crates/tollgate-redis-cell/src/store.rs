@@ -11,10 +11,10 @@ use tollgate::{Decision, Error, Key, Quota, RedisStore, Source};
 
 use crate::throttle::{OR_SCRIPTS, Throttle, supports};
 
-/// Token buckets (GCRA) that the Redis module redis-cell keeps: one `CL.THROTTLE` a decision.
+/// A store on the Redis module redis-cell, which keeps token buckets (GCRA): one `CL.THROTTLE` per decision.
 ///
-/// Commands go over the connections of a [`RedisStore`], which has the settings: the prefix of keys, the timeout,
-/// credentials, TLS. Clones share them.
+/// Commands use the connections of a [`RedisStore`], which has the settings: the prefix of keys, the timeout,
+/// credentials, TLS. Clones share the connections.
 ///
 /// # Unsupported policies
 ///
@@ -22,21 +22,22 @@ use crate::throttle::{OR_SCRIPTS, Throttle, supports};
 ///
 /// - another algorithm than the token bucket, or more than one policy;
 /// - a window that is not whole seconds, or more than 1,000 units a second;
-/// - a [ban](tollgate::Policy::ban), a [reserve](tollgate::Policy::reserve), and what refunds or charges later:
+/// - a [ban](tollgate::Policy::ban), a [reserve](tollgate::Policy::reserve), and policies that refund or charge later:
 ///   [`count`](tollgate::Policy::count), [`metered`](tollgate::Policy::metered),
 ///   [`refund_dropped`](tollgate::Policy::refund_dropped), and so a [`LeaseStore`](tollgate::store::LeaseStore) around
-///   this one.
+///   this store.
 ///
-/// The quotas of tiers are known only when a request comes. One that the module cannot count is an
-/// [invalid](Error::is_invalid) error then, upon which the layer decides as without a store
+/// The quotas of tiers are known only when a request arrives. If the module cannot count such a quota, the decision
+/// fails with an [invalid](Error::is_invalid) error, and the layer decides like without a store
 /// ([`OnFailure`](tollgate::OnFailure)). [`adjust`](Store::adjust) resets counters, and cannot refund or charge.
 ///
 /// # Precision
 ///
-/// - The module reports whole seconds, cut off, which are rounded up here. So `Retry-After` is true and never 0, but up
-///   to a second too long; a [`DenyCache`](tollgate::store::DenyCache) around this store denies for as long.
-/// - The time between two units is cut to whole nanoseconds, and keys expire up to 1 ms early. If that time is not whole
-///   microseconds, what remains may be one more than there is.
+/// - The module reports whole seconds, rounded down, which this store rounds up. So `Retry-After` is never too short
+///   and never 0, but up to a second too long; a [`DenyCache`](tollgate::store::DenyCache) around this store denies for
+///   as long.
+/// - The time between two units is cut to whole nanoseconds, and keys expire up to 1 ms early. If that time is not
+///   whole microseconds, the remaining units may be one too many.
 /// - A changed limit keeps the time until the bucket is full, not the units used.
 /// - redis-cell 0.2.2 neither replicates its state nor writes it to the append-only file: after a failover all buckets
 ///   are full.
@@ -48,18 +49,18 @@ pub struct RedisCellStore {
 }
 
 impl RedisCellStore {
-    /// Returns the store on the module of a Redis, which a look at a bucket shows to be loaded.
+    /// Creates a store on the module of a Redis server, after a peek at a bucket shows that the module is loaded.
     ///
     /// # Permissions
     ///
-    /// A user of Redis's ACL needs no more than this, if the `RedisStore` is one
-    /// [`without_scripts`](tollgate::store::RedisStoreBuilder::without_scripts), with the prefix as it is set:
+    /// The Redis ACL user needs only these permissions, if the `RedisStore` is
+    /// [`without_scripts`](tollgate::store::RedisStoreBuilder::without_scripts) and has this prefix:
     ///
     /// ```text
     /// ACL SETUSER limiter on >password ~tollgate:* +cl.throttle +del
     /// ```
     ///
-    /// A database in the URL takes `+select`.
+    /// A database in the URL needs `+select`.
     ///
     /// # Errors
     ///
@@ -87,9 +88,8 @@ impl RedisCellStore {
         Ok(store)
     }
 
-    /// Returns the name of a counter's key: `<prefix>:{<key>}:<policy>:1c<seconds>s`.
-    ///
-    /// No state of a `RedisStore` has the letter `c`, so both can use one server.
+    /// `<prefix>:{<key>}:<policy>:1c<seconds>s`. No state of a `RedisStore` has the letter `c`, so both can use one
+    /// server.
     fn key(&self, counter: &Counter) -> String {
         let (prefix, key, policy) = (self.redis.prefix(), counter.key(), counter.policy());
         format!("{prefix}:{{{key}}}:{policy}:1c{}s", counter.quota().window().as_secs())
@@ -127,7 +127,7 @@ impl Store for RedisCellStore {
         })
     }
 
-    /// Does nothing: no policy whose units come back is supported.
+    /// Does nothing, because no policy that refunds is supported.
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() == self.id {
             tracing::debug!(?changes, "redis-cell keeps what was taken as it is");
@@ -153,7 +153,7 @@ impl Store for RedisCellStore {
     }
 }
 
-/// Explains an error that is about the module: it is not loaded, or may not be called.
+/// Explains errors of a module that is not loaded, or may not be called.
 fn explained(error: Error) -> Error {
     let Some(cause) = error.source().and_then(|source| source.downcast_ref::<RedisError>()) else { return error };
     let text = if cause.detail().is_some_and(|detail| detail.contains("unknown command")) {

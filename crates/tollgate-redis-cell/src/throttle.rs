@@ -1,9 +1,9 @@
-//! `CL.THROTTLE`: what the module can count, the command, and how its reply is read.
+//! The command `CL.THROTTLE`, its bounds, and its reply.
 //!
-//! The module takes `max_burst`, `count` and `period`, and computes the time between two units by itself, as a quotient
-//! of doubles cut to whole nanoseconds. The same computation is made here, because it replies with times in whole
-//! seconds, cut off, and with a number of units computed from a coarser interval. Both are corrected towards the safe
-//! side: a wait is never too short, and what remains is never more than it can be.
+//! The module takes `max_burst`, `count` and `period`, and computes the time between two units as a quotient of doubles
+//! cut to whole nanoseconds. This file repeats the computation, because the module replies with times cut to whole
+//! seconds, and with a number of units computed from a coarser interval. Both are corrected to the safe side: a wait is
+//! never too short, and the remaining units are never more than possible.
 
 use std::time::Duration;
 
@@ -12,29 +12,21 @@ use tollgate::policy::Algorithm;
 use tollgate::store::{Check, Requirement, Settles};
 use tollgate::{Error, Outcome, Quota};
 
-/// The end of each error: the store that can do it.
 pub(crate) const OR_SCRIPTS: &str = ", or take a RedisStore";
 
-/// The shortest time between two units, in nanoseconds.
-///
-/// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units
-/// that return sooner, evenly spaced requests of up to twice the limit would pass.
+/// Nanoseconds. The module's keys live for whole milliseconds, so a debt shorter than that is lost: if units returned
+/// sooner, evenly spaced requests of up to twice the limit would pass.
 const SHORTEST_INTERVAL: u64 = 1_000_000;
 
-/// The module's reply:
+/// Reply of the module:
 ///
-/// 1. whether it refuses: 0 or 1; of a look, whether the bucket holds less than nothing;
+/// 1. 1 if it denies, else 0; for a peek, 1 if the bucket is below empty;
 /// 2. the capacity in units;
-/// 3. the units that remain, at times more than there are;
-/// 4. seconds, cut off, until the cost would be admitted; -1 if it is, or never will be;
-/// 5. seconds, cut off, until the bucket is full.
+/// 3. the remaining units, at times more than there are;
+/// 4. seconds, rounded down, until the cost is allowed; -1 if it is, or never will be;
+/// 5. seconds, rounded down, until the bucket is full.
 type ThrottleReply = (i64, i64, i64, i64, i64);
 
-/// Checks that the module can decide all these policies for one request.
-///
-/// # Errors
-///
-/// [Invalid](Error::is_invalid), with the name of the policy and what to change.
 pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
@@ -49,15 +41,14 @@ pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     })
 }
 
-/// Returns the nanoseconds between two units, as the module computes them: at least 1,000,000.
+/// Nanoseconds between two units, as the module computes them: at least 1,000,000.
 ///
-/// With it all numbers are within the module's signed 64 bits: a quota's bucket is full again in less than 2^41
-/// milliseconds, so the latest time it counts to is less than 70 years from now, in nanoseconds.
+/// All numbers then fit the module's signed 64 bits: a bucket is full again in less than 2^41 milliseconds, so the
+/// latest time it counts to is less than 70 years from now, in nanoseconds.
 ///
 /// # Errors
 ///
-/// [Invalid](Error::is_invalid) if the module cannot do what is wanted: no ban, no reserve, no units that come back, and a
-/// token bucket whose window is whole seconds, of up to 1,000 units a second.
+/// [Invalid](Error::is_invalid) if the module cannot count the quota, ban, keep a floor or refund.
 #[allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -86,21 +77,13 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
     Err(Error::invalid(text + OR_SCRIPTS))
 }
 
-/// One check as a command.
 pub(crate) struct Throttle {
     pub(crate) check: Check,
-    /// What [`interval`] returns.
     interval: u64,
-    /// The name of the key in Redis, prefix included.
     key: String,
 }
 
 impl Throttle {
-    /// The command for a check whose counter has this key in Redis.
-    ///
-    /// # Errors
-    ///
-    /// [Invalid](Error::is_invalid) if the module cannot count the quota, ban, keep a floor or refund.
     pub(crate) fn new(key: String, check: Check) -> Result<Self, Error> {
         let interval = interval(check.counter.quota(), check.ban.is_some(), check.floor > 0, check.settles)?;
         Ok(Self { check, interval, key })
@@ -110,24 +93,20 @@ impl Throttle {
         self.check.counter.quota().capacity()
     }
 
-    /// Returns the units to take. A cost above the capacity only looks: it is denied whatever the state is, and the
-    /// module's product of units and nanoseconds would overflow.
+    /// A cost above the capacity only peeks, because it is always denied, and the module's product of units and
+    /// nanoseconds would overflow.
     fn quantity(&self) -> u64 {
         if self.check.cost > self.capacity() { 0 } else { self.check.cost }
     }
 
-    /// The command, with the key and the four numbers that the module takes. It counts the unit that is there at once
-    /// beside the burst.
+    /// The module counts the immediate unit in addition to the burst.
     pub(crate) fn command(&self) -> Cmd {
         let quota = self.check.counter.quota();
         let numbers = [self.capacity() - 1, quota.limit(), quota.window().as_secs(), self.quantity()];
         cmd("CL.THROTTLE").arg(&self.key).arg(&numbers).take()
     }
 
-    /// Converts the reply to the outcome of the check.
-    ///
-    /// A check of cost 0 fits whatever remains; a cost above the capacity never fits. Times are rounded up to the next
-    /// second, except where the interval between units is known exactly.
+    /// Rounds times up to the next second, except where the interval between units is known exactly.
     ///
     /// # Errors
     ///
@@ -159,11 +138,11 @@ impl Throttle {
         }))
     }
 
-    /// Returns the most units that can have been left.
+    /// The most units that can have been left.
     ///
-    /// The module divides by whole microseconds, and so finds more than there is where the interval
-    /// is not a whole number of them. With `r` reported and the interval `i` in nanoseconds, fewer
-    /// than `(r + 1) * floor(i / 1000) * 1000` nanoseconds were left.
+    /// The module divides by whole microseconds, and so reports too many units if the interval is not whole
+    /// microseconds. With `r` reported and the interval `i` in nanoseconds, fewer than `(r + 1) * floor(i / 1000) *
+    /// 1000` nanoseconds were left.
     fn remaining(&self, reported: i64) -> u64 {
         let (reported, interval) = (u128::try_from(reported).unwrap_or(0), u128::from(self.interval));
         let most = ((reported + 1) * (interval / 1_000 * 1_000) - 1) / interval;
@@ -171,7 +150,7 @@ impl Throttle {
     }
 }
 
-/// Converts seconds whose fraction was cut off: the next whole second is enough for certain.
+/// The fraction was cut off, so the next whole second is certainly enough.
 fn rounded_up(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0).saturating_add(1))
 }

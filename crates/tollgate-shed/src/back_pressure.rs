@@ -1,11 +1,11 @@
-//! Back-pressure: services that are ready once a limiter has admitted the next call.
+//! Back-pressure: services that are ready once a limiter has allowed the next call.
 //!
-//! A limiter and one key come in. A service is polled ready before there is a request, so there is nothing to extract a
-//! key from: it is for loops of workers, which take their next job only when they may begin it.
+//! A service is polled ready before there is a request, so the key is fixed: the layer is for loops of workers, which
+//! take their next job only when they may begin it.
 //!
-//! Services wait in a line, in `poll_ready`, and before they poll the inner service, so that a wait keeps no readiness of
-//! that from others. The first in line calls the limiter until that admits: when it is time, or at once when a service of
-//! this line returns something, which are the slots of a call that has ended, or all that one took which was never called.
+//! Services wait in a queue, in `poll_ready`, before they poll the inner service, so that a wait does not keep the
+//! inner service's readiness from others. The head of the queue calls the limiter until it allows the call: when the
+//! wait is over, or immediately when a service of this queue returns slots or unused units.
 
 use std::fmt;
 use std::future::Future;
@@ -25,37 +25,36 @@ use tower::{Layer, Service};
 use crate::built;
 use crate::events::Lines;
 
-/// A [`Layer`] whose services are ready once a limiter has admitted the next call: who calls them waits instead of being
-/// refused.
+/// A [`Layer`] that delays readiness until a limiter allows the next call: callers wait instead of being denied.
 ///
-/// Before each call, `poll_ready` takes the cost of every rule for one key, and then polls the inner service. Units stay
-/// taken once the service is called; those of a service that was ready and is dropped without a call are refunded.
-/// [Slots](tollgate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not until a
-/// body has ended, as any service may have this layer.
+/// Before each call, `poll_ready` takes the cost of every rule for one key, and then polls the inner service. Units
+/// stay taken once the service is called; if a ready service is dropped without a call, its units are refunded.
+/// [Slots](tollgate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not
+/// until a body has ended, because the layer works with any service.
 ///
-/// Services of one layer, and their clones, stand in one line, first come, first served. Only the first of them calls
-/// the store, and after a refusal sleeps for [`retry_after`](tollgate::Decision::retry_after), at most a minute, plus up
-/// to a tenth of that, before it calls again; it wakes at once if a call of this layer frees slots. So a thousand idle
-/// workers call the store as often as one. If the store fails and no decision can be made, it calls again after a second:
-/// the service is not ready meanwhile, and never fails for that reason. In metrics each refusal counts, as with
-/// [`until_ready`](Limiter::until_ready).
+/// Services of one layer, and their clones, wait in one queue, first come, first served. Only the head of the queue
+/// calls the store. After a denial it sleeps for [`retry_after`](tollgate::Decision::retry_after), at most a minute,
+/// plus up to a tenth of that, before it calls again; it wakes immediately if a call of this layer frees slots. So a
+/// thousand idle workers call the store as often as one. If the store fails and no decision can be made, it calls again
+/// after a second: until then the service is not ready, but it never fails for that reason. In metrics each denial
+/// counts, like with [`until_ready`](Limiter::until_ready).
 ///
-/// A service that was polled and is not ready stands in line until it is ready or dropped, even if it is not polled
-/// again: then all behind it wait. Poll it until it is ready, or drop it. One that is ready keeps its units and slots
-/// from all others until it is called or dropped, also while the inner service is not ready.
+/// A service that was polled and is not ready stays in the queue until it is ready or dropped. If it is not polled
+/// again, all services behind it wait. Poll it until it is ready, or drop it. A ready service keeps its units and slots
+/// from all others until it is called or dropped, even while the inner service is not ready.
 ///
-/// A wait has no timeout of its own: put `tokio::time::timeout` around `ready()`, and drop the service if that elapses,
-/// so that it leaves the line.
+/// A wait has no timeout of its own: put `tokio::time::timeout` around `ready()`, and drop the service if the timeout
+/// elapses, so that it leaves the queue.
 ///
 /// # Where to use it
 ///
-/// In a loop that takes one job after the other, around a client for a service that has limits, and below
-/// `tower::buffer`, which lets many callers share it: the buffer bounds how many wait, and a `tower::load_shed` around the
-/// buffer refuses the others.
+/// Use it in a loop that takes one job after the other, around a client for a service that has limits, and below
+/// `tower::buffer`, which lets many callers share it: the buffer bounds the number of waiters, and a `tower::load_shed`
+/// around the buffer rejects the others.
 ///
-/// Not in an axum `Router`: it clones the service for each request, and each clone would wait in a task of its own,
-/// without bound. Nor does `LoadShed` directly around this layer help, as a clone is rarely ready when it is polled
-/// first. There a [`RateLimitLayer`](tollgate::RateLimitLayer) refuses at once;
+/// Do not use it in an axum `Router`: it clones the service for each request, and each clone would wait in a separate
+/// task, without bound. `LoadShed` directly around this layer does not help, because a clone is rarely ready when it is
+/// first polled. Use a [`RateLimitLayer`](tollgate::RateLimitLayer) there, which denies immediately;
 /// [`limiter`](tollgate::LiveLayer::limiter) shares its rules.
 ///
 /// A service of this layer needs a tokio runtime with timers.
@@ -85,7 +84,7 @@ use crate::events::Lines;
 /// # }
 /// ```
 ///
-/// A job that waits for a second at most. A clone stands in line for itself:
+/// A job that waits for a second at most. A clone has its own place in the queue:
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -121,7 +120,7 @@ pub struct BackPressureLayer {
 }
 
 impl BackPressureLayer {
-    /// A layer whose calls a limiter has to admit for `key`.
+    /// Creates a layer whose calls a limiter must allow for `key`.
     ///
     /// # Panics
     ///
@@ -133,13 +132,13 @@ impl BackPressureLayer {
 
     /// Fallible version of [`new`](Self::new).
     ///
-    /// If rules are replaced later by such that would be an error, nothing is ready, and a warning with the code
-    /// `never_ready` is logged once a minute, until they are replaced again.
+    /// If later rules would be an error here, no service is ready, and a warning with the code `never_ready` is logged
+    /// once a minute, until the rules are replaced again.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`Limiter::check`]. If a rule has a [ban](tollgate::Rule::ban), as waiting would
-    /// lead to it; if one costs more than its quota ever holds; or if the store cannot refund units.
+    /// If no rule is for the key, like [`Limiter::check`]; if a rule has a [ban](tollgate::Rule::ban), because waiting
+    /// would lead to it; if a rule costs more than its quota ever holds; or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
         limiter.supports_permits(&key)?;
         let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(LONGEST));
@@ -155,20 +154,20 @@ impl<S> Layer<S> for BackPressureLayer {
     }
 }
 
-/// A [`Service`] that is ready once a limiter has admitted the next call, as a [`BackPressureLayer`] sets.
+/// A [`Service`] that is ready once a limiter has allowed the next call, created by a [`BackPressureLayer`].
 ///
-/// A clone stands in line for itself. Errors are those of the inner service.
+/// A clone has its own place in the queue. Only the inner service returns errors.
 ///
 /// # Panics
 ///
-/// If it is called without being polled ready before.
+/// If it is called without being polled ready first.
 #[must_use = "services do nothing unless called"]
 pub struct BackPressure<S> {
     inner: S,
     line: Arc<Line>,
-    /// There while it stands in line. The mutex is never locked: it lets services be shared, which the future may not be.
+    /// Set while it waits. The mutex is never locked: it makes the service `Sync`, which the future may not be.
     waiting: Option<Mutex<Pin<Box<dyn Future<Output = Turn> + Send>>>>,
-    /// There once the next call is admitted.
+    /// Set once the next call is allowed.
     turn: Option<Turn>,
 }
 
@@ -187,7 +186,7 @@ impl<S> BackPressure<S> {
         &mut self.inner
     }
 
-    /// Returns the inner service, whose calls need not be admitted.
+    /// Returns the inner service, whose calls are not limited.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -258,30 +257,29 @@ impl<F> fmt::Debug for BackPressureFuture<F> {
     }
 }
 
-/// The pause after a decision that does not name one.
+/// Pause after a decision without a time to retry.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The resolution of tokio's timers: a shorter pause, or none, would make the wait a busy loop.
+/// Resolution of tokio's timers: a shorter pause, or none, would make the wait a busy loop.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// The longest pause, without its jitter: rules that are replaced, and units that another process refunds, end a wait
-/// after it. `never_ready` is logged as often.
+/// Longest pause, without its jitter, after which replaced rules and units refunded by other processes end a wait.
+/// `never_ready` is logged as often.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What the services of one layer share.
 #[derive(Debug)]
 struct Line {
     limiter: Limiter,
     key: Key,
-    /// Its permit is the turn of the first in line; it serves in the order of arrival.
+    /// Its single permit is the turn of the head of the queue, in the order of arrival.
     first: Semaphore,
-    /// Notified when a service of this line has returned something.
+    /// Notified when a service of this queue has returned slots or units.
     returned: Notify,
     never_ready: Lines,
 }
 
 impl Line {
-    /// Calls the limiter once; returns the permit and its delay, or for how long to pause.
+    /// Returns the permit and its delay, or a pause.
     async fn call(&self) -> Result<(Permit, Duration), Duration> {
         let (decision, permit) = self.limiter.permit(&self.key).await.map_err(|error| {
             if error.is_invalid() {
@@ -297,7 +295,6 @@ impl Line {
         Err(decision.retry_after().unwrap_or_else(unknown).clamp(TIMER_RESOLUTION, LONGEST))
     }
 
-    /// Logs why no service will be ready, and returns the pause.
     fn never_ready(&self, reason: &str) -> Duration {
         self.never_ready.log(|more| {
             tracing::warn!(code = "never_ready", reason, more, "service will never be ready");
@@ -306,11 +303,11 @@ impl Line {
     }
 }
 
-/// Waits in line until the limiter admits a call, and for its turn in the queue of a leaky bucket.
+/// Waits until the limiter allows a call, and for its turn in a leaky bucket.
 async fn wait(line: Arc<Line>) -> Turn {
     let _first = line.first.acquire().await;
     loop {
-        // What was returned before the limiter is called needs no further call.
+        // The call sees all that was returned before it, so only later notifications count.
         pin!(line.returned.notified()).enable();
         match line.call().await {
             Ok((permit, delay)) => {
@@ -321,7 +318,7 @@ async fn wait(line: Arc<Line>) -> Turn {
                 return turn;
             }
             Err(pause) => {
-                // Many processes should not call at once.
+                // Many processes should not call at the same time.
                 let jitter = pause.mul_f64(fastrand::f64() / 10.0);
                 drop(timeout(pause + jitter, line.returned.notified()).await);
             }
@@ -329,17 +326,16 @@ async fn wait(line: Arc<Line>) -> Turn {
     }
 }
 
-/// The turn of a service: what its next call needs was taken. Returned if it is dropped without a call.
+/// Units taken for the next call of a service, which are refunded if it is dropped without a call.
 struct Turn {
-    /// There until it is spent or returned.
     permit: Option<Permit>,
-    /// Those of the call that has begun.
+    /// Slots of the call that has begun.
     slots: SlotGuard,
     line: Arc<Line>,
 }
 
 impl Turn {
-    /// Begins the call: its units stay taken, and its slots are released when this is dropped.
+    /// Begins the call: its units stay taken, and dropping it releases its slots.
     fn spend(&mut self) {
         self.slots = self.permit.take().map(Permit::spend).unwrap_or_default();
     }

@@ -1,4 +1,4 @@
-//! The table `[fleet]` of a TOML file: how many requests all processes serve at once, and which of them are critical.
+//! The table `[fleet]` of a TOML file: the slots of all processes, and which requests are critical.
 
 mod fault;
 mod values;
@@ -19,23 +19,23 @@ use self::values::{Critical, Period, TheValue};
 use crate::fleet::{OTHERS, fleet_name, not_reserved};
 use crate::{Class, FleetShedLayer};
 
-/// The fleet shedder of a TOML file, whose table `[fleet]` this reads: what other tables hold is for other crates.
+/// The fleet shedder of a TOML file, from the table `[fleet]`. Other tables are for other crates.
 ///
-/// | field | what it holds | default |
+/// | field | value | default |
 /// | --- | --- | --- |
-/// | `name` | the name of the shedder, unique among the services that share a store, and not that of a policy of the file; up to 57 characters | `"fleet"` |
-/// | `limit` | how many requests all processes together serve at once | required |
+/// | `name` | the name of the shedder, unique among the services that share a store, different from the policies of the file; up to 57 characters | `"fleet"` |
+/// | `limit` | the number of requests that all processes together serve at once | required |
 /// | `reserve` | the fraction of them that is kept for critical requests, above 0 and below 1 | required |
 /// | `slot_ttl` | how long a slot outlives its process: see [`Quota::slot_ttl`] | `"30s"` |
 /// | `max_hold` | the longest that one request holds its slot | `"1h"` |
 /// | `critical` | `{ header = "NAME", value = "TEXT" }`: requests are critical if this is the only value of the header | none |
 /// | `critical_routes` | requests to these routes are critical, in the syntax of axum | none |
 ///
-/// One of `critical` and `critical_routes` is required: all requests that neither of them makes critical are what
-/// [`Class::from_parts`] returns. Any client that can send the header is never shed.
+/// One of `critical` and `critical_routes` is required: all requests that neither of them makes critical have the class
+/// that [`Class::from_parts`] returns. Any client that can send the header is never shed.
 ///
-/// Two of them are equal if their shedders are: a service that reads its file again knows by that whether the table has
-/// changed. A shedder in use does not change with it.
+/// Two values are equal if their shedders are, so a service that reads its file again can tell whether the table has
+/// changed. A shedder in use does not change with the file.
 ///
 /// # Examples
 ///
@@ -77,11 +77,11 @@ impl FleetConfig {
         Self::read(&Source { name: None, text })
     }
 
-    /// Reads a file. Without the table it is `None`.
+    /// Reads a file. Returns `None` if it does not have the table.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read as UTF-8, and as [`from_toml`](Self::from_toml); the message starts with the path.
+    /// If the file cannot be read as UTF-8, and like [`from_toml`](Self::from_toml). The message starts with the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
         let name = one_line(&path.as_ref().display().to_string());
         let text = std::fs::read_to_string(path)
@@ -109,7 +109,7 @@ impl FleetConfig {
     }
 }
 
-/// The file, as far as this crate reads it.
+/// Parts of the file that this crate reads.
 #[derive(Deserialize)]
 struct File {
     fleet: Option<Spanned<FleetTable>>,
@@ -117,13 +117,12 @@ struct File {
     policy: Vec<NamedTable>,
 }
 
-/// A policy, which must not have the name of the shedder.
+/// Policy, which must not have the name of the shedder.
 #[derive(Deserialize)]
 struct NamedTable {
     name: Option<Spanned<String>>,
 }
 
-/// The table `[fleet]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, under [fleet]")]
 struct FleetTable {
@@ -195,8 +194,8 @@ fn is_route(parts: &Parts, routes: &[String]) -> bool {
     matched.is_some_and(|matched| routes.iter().any(|route| normal(route) == normal(matched.as_str())))
 }
 
-/// Returns a template with at most one slash at its end: the root of a nested service has one or two there, as the request
-/// has none or one, and is one route.
+/// Leaves at most one slash at the end, because the root of a nested service has one or two, like the request has none
+/// or one, and is one route.
 fn normal(mut template: &str) -> &str {
     while let Some(shorter) = template.strip_suffix('/').filter(|shorter| shorter.ends_with('/')) {
         template = shorter;

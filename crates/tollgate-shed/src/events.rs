@@ -1,7 +1,7 @@
-//! What operators see of a shedder besides its episodes: metrics, and log lines whose rate no flood exceeds.
+//! Metrics of a shedder, and log lines whose rate no flood exceeds.
 //!
-//! Series are registered with their first event and kept, because looking one up costs more than counting. docs/metrics.md of
-//! `tollgate` lists them.
+//! Series are registered with their first event and kept, because looking one up costs more than counting.
+//! docs/metrics.md of `tollgate` lists them.
 
 #![cfg_attr(
     not(feature = "metrics"),
@@ -19,15 +19,14 @@ use tollgate::policy::PolicyName;
 
 use crate::shedder::Class;
 
-/// What one shedder counts, under its name.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     #[cfg(feature = "metrics")]
     name: PolicyName,
-    /// Offered and shed, by the class.
+    /// Offered and shed, by class.
     #[cfg(feature = "metrics")]
     requests: OnceLock<[[Counter; 4]; 2]>,
-    /// The level and the utilization, which only a worker shedder has.
+    /// Level and utilization, which only a worker shedder has.
     #[cfg(feature = "metrics")]
     levels: OnceLock<[Gauge; 2]>,
 }
@@ -54,7 +53,7 @@ impl Metrics {
         self.requests()[1][class as usize].increment(1);
     }
 
-    /// The level of shedding after a sample of the utilization, which is NaN if it is not known.
+    /// `utilization` is NaN if it is unknown.
     pub(crate) fn level(&self, level: f64, utilization: f64) {
         #[cfg(feature = "metrics")]
         {
@@ -108,11 +107,11 @@ impl Drop for Metrics {
     }
 }
 
-/// The lines of one log statement: one in a period, and then a count of the others.
+/// Lines of one log statement: one per period, then a count of the others.
 #[derive(Debug)]
 pub(crate) struct Lines {
     period: Duration,
-    /// When the last line was logged, and how many were not since.
+    /// Time of the last line, and number of lines left out since.
     last: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -121,14 +120,14 @@ impl Lines {
         Self { period, last: Mutex::new(None) }
     }
 
-    /// Calls `line` with the number of lines left out since the last one, if there were any, unless the period has its line.
+    /// Passes the number of lines left out since the last one, if any; does nothing if the period has its line.
     pub(crate) fn log(&self, line: impl FnOnce(Option<u64>)) {
         if let Some(more) = self.note(Instant::now()) {
             line((more > 0).then_some(more));
         }
     }
 
-    /// Counts a line. Returns how many before it were left out, if it is due.
+    /// Returns the number of lines left out before, if a line is due.
     fn note(&self, now: Instant) -> Option<u64> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *last {

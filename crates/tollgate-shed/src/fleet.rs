@@ -1,7 +1,7 @@
-//! The fleet shedder: keeps a part of the slots of all processes for critical requests.
+//! The fleet shedder, which reserves a part of the slots of all processes for critical requests.
 //!
-//! It is a [`RateLimitLayer`] with two policies, which one call decides: how many requests are in progress, and how many
-//! of them are not critical. A reserve of a policy would be a floor, which the critical requests in progress raise:
+//! It is a [`RateLimitLayer`] with two policies that one call decides: all requests in flight, and those that are not
+//! critical. The reserve of a policy would not do, because it is a floor that the critical requests in flight raise:
 //! the last slots would stay empty.
 
 use std::num::NonZeroU32;
@@ -22,38 +22,38 @@ use tower::{Layer, Service};
 use crate::built;
 use crate::shedder::{Class, Shedder};
 
-/// What the name of the policy for requests that are not critical ends with.
+/// Suffix of the policy for requests that are not critical.
 pub(crate) const OTHERS: &str = ".others";
 
 /// More slots than any quota has.
 const ANY: u64 = 1_000_000;
 
-/// The longest name of a shedder: with [`OTHERS`] it is one of a policy.
+/// Longest name that with [`OTHERS`] is a valid name of a policy.
 const LONGEST: usize = 64 - OTHERS.len();
 
-/// The least time in `Retry-After`, to which up to twice as much is added: slots come free at any time.
+/// Least `Retry-After`, to which up to twice as much is added, because slots are freed at any time.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// A [`Layer`] that sheds requests which are not critical when the fleet has too many in progress.
+/// A [`Layer`] that sheds non-critical requests when the fleet has too many requests in flight.
 ///
-/// All processes that share the store, and the name, share the slots of the quota. A part of them is kept for
-/// [critical](Class::Critical) requests; others are shed while they hold the rest, or while all slots are taken.
-/// Critical requests take slots, but are never shed: not even beyond the quota.
+/// All processes that share the store and the name share the slots of the quota. A part of the slots is reserved for
+/// [critical](Class::Critical) requests. Other requests are shed while they hold all other slots, or while all slots
+/// are taken. Critical requests take slots, but are never shed, not even beyond the quota.
 ///
-/// | in progress | a critical request | another one |
+/// | in flight | a critical request | another request |
 /// | --- | --- | --- |
-/// | fewer than the quota, of which others have less than their part | is served | is served |
-/// | fewer than the quota, but others have their part | is served | is shed |
+/// | fewer than the quota, and others hold less than their part | is served | is served |
+/// | fewer than the quota, but others hold their part | is served | is shed |
 /// | the quota or more | is served | is shed |
 ///
-/// A request holds its slot until the end of its response's body, or until that is dropped, as with any
-/// [`Quota::concurrency`]; a [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer. CORS preflights take none.
+/// A request holds its slot until its response body has ended or is dropped, like with any [`Quota::concurrency`]; a
+/// [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer. CORS preflights take no slot.
 ///
-/// While the store is unavailable, each process sheds by its share of the slots: these divided by
+/// While the store is unavailable, each process sheds by its share of the slots: their number divided by
 /// [`instances`](Self::instances), rounded up.
 ///
-/// If this layer is the innermost, the [`Decision`](tollgate::Decision) that handlers read is its own. So put it outside of
-/// the limits of users: then they read that of those.
+/// If this layer is the innermost, handlers read its [`Decision`](tollgate::Decision). Put it outside of the layer that
+/// limits users, so that handlers read the decision of that layer.
 ///
 /// # Examples
 ///
@@ -76,8 +76,8 @@ pub struct FleetShedLayer {
 }
 
 impl FleetShedLayer {
-    /// Creates a shedder for as many requests at once as `quota` has slots, in all processes together, of which the
-    /// fraction `reserve`, rounded up to whole slots, is kept for critical ones.
+    /// Creates a shedder for as many requests in flight as `quota` has slots, in all processes together. The fraction
+    /// `reserve` of the slots, rounded up, is for critical requests only.
     ///
     /// # Panics
     ///
@@ -91,8 +91,9 @@ impl FleetShedLayer {
     ///
     /// # Errors
     ///
-    /// If the quota is not a [`Quota::concurrency`], the reserve is not a fraction above 0 and below 1 or leaves nothing
-    /// for other requests, the name is not that of a policy or has more than 57 characters, or the store has no slots.
+    /// If the quota is not a [`Quota::concurrency`], the reserve is not a fraction above 0 and below 1 or leaves no
+    /// slot for other requests, the name is no valid policy name or has more than 57 characters, or the store has no
+    /// slots.
     pub fn try_new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Result<Self, Error> {
         let Some(hold) = quota.longest_hold() else {
             let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
@@ -102,8 +103,8 @@ impl FleetShedLayer {
         let shedder = Shedder::new(fleet_name(name)?);
         let name = &shedder.name;
         let (any, others) = (slots(ANY)?, slots(not_reserved(quota, reserve)?)?);
-        // Limits are no part of what identifies a counter: so critical requests, whose tier never refuses, are counted in
-        // the counter of all.
+        // Limits do not identify a counter, so critical requests, whose tier never denies, are counted in the same
+        // counter as all others.
         let is_critical = |parts: &Parts| Class::from_parts(parts) == Class::Critical;
         let of_all = Policy::try_new(name.as_str(), quota)?.tier(move |parts| is_critical(parts).then_some(any));
         let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
@@ -124,13 +125,12 @@ impl FleetShedLayer {
         Self { limits: self.limits.instances(instances), ..self }
     }
 
-    /// Sets the timeout of one decision, as that of a [layer](RateLimitLayer::timeout).
+    /// Sets the timeout of one decision, like the timeout of a [layer](RateLimitLayer::timeout).
     pub fn timeout(self, budget: Duration) -> Self {
         Self { limits: self.limits.timeout(budget), ..self }
     }
 
-    /// Sets how much of the body of a request that is shed is read, as
-    /// [that of a layer](RateLimitLayer::drain_denied).
+    /// Sets how much of the body of a shed request is read, like [`RateLimitLayer::drain_denied`].
     pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
         Self { limits: self.limits.drain_denied(max_bytes, time), ..self }
     }
@@ -149,11 +149,6 @@ impl FleetShedLayer {
     }
 }
 
-/// Returns the name of a shedder.
-///
-/// # Errors
-///
-/// If it is too long, or not that of a policy.
 pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
     if name.len() > LONGEST {
         let length = name.chars().count();
@@ -162,7 +157,7 @@ pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
     PolicyName::try_from(name)
 }
 
-/// Returns how many slots are for requests that are not critical.
+/// Slots for requests that are not critical.
 ///
 /// # Errors
 ///
@@ -171,7 +166,7 @@ pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
     if !(reserve > 0.0 && reserve < 1.0) {
         return Err(Error::invalid(format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1")));
     }
-    // In millionths, as 0.07 of 100 is a little more than 7 in binary.
+    // In millionths, because 0.07 of 100 is a little more than 7 in binary.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]
     let millionths = ((reserve * 1e6).round() as u64).clamp(1, 999_999);
     let limit = quota.limit();
@@ -193,10 +188,10 @@ impl<S> Layer<S> for FleetShedLayer {
     }
 }
 
-/// A [`Service`] that sheds requests which are not critical, as a [`FleetShedLayer`] sets.
+/// A [`Service`] that sheds non-critical requests, created by a [`FleetShedLayer`].
 ///
-/// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
-/// service are passed on, and this service adds none.
+/// A shed request gets a response of this crate, and the inner service is not called. Only the inner service returns
+/// errors.
 #[derive(Clone, Debug)]
 #[must_use = "services do nothing unless called"]
 pub struct FleetShed<S> {

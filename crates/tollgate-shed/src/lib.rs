@@ -19,7 +19,7 @@ pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
 pub use self::shedder::{Class, Shed};
 pub use self::worker::WorkerShedLayer;
 
-/// Returns what a fallible twin built, or panics with the error's own sentence.
+/// Panics with the error's own message.
 #[track_caller]
 fn built<T>(result: Result<T, tollgate::Error>) -> T {
     match result {
@@ -28,7 +28,7 @@ fn built<T>(result: Result<T, tollgate::Error>) -> T {
     }
 }
 
-/// Compiles and runs the code in the page on load shedding.
+/// Compiles and runs the code blocks of docs/shedding.md.
 #[cfg(all(doctest, feature = "config"))]
 #[doc = include_str!("../docs/shedding.md")]
 struct Shedding;

@@ -1,12 +1,9 @@
-//! How requests in progress turn into a utilization, that over time into a level of shedding, and a level into a share of
+//! Shedding by utilization: a ramp turns utilization over time into a level of shedding, and a level into a share of
 //! each class.
 //!
-//! Samples of the utilization come in, each with its time; the [`Progress`] of a ramp goes out. All of it is arithmetic
-//! on what is given: no clock is read, and nothing is shed here.
-//!
-//! The slopes are constant: however bad the utilization is, the level moves by no more than the same small part in a
-//! second, and it stops moving between both thresholds. So the loop of shedding and utilization comes to rest there,
-//! instead of swinging from all to nothing.
+//! It reads no clock. The slopes are constant: however bad the utilization is, the level moves by at most the same
+//! small part per second, and it stops moving between the two thresholds. So the loop of shedding and utilization
+//! settles there, instead of swinging from all to nothing.
 
 use std::time::Duration;
 
@@ -15,22 +12,21 @@ use tollgate::Error;
 use crate::built;
 use crate::shedder::Class;
 
-/// No bad sample counts for more time than this, so that one after an hour of silence sheds little. With the ramp's default
-/// nothing is shed before the fifth.
+/// Longest time that a bad sample counts for, so that a sample after an hour of silence sheds little. With the default
+/// ramp nothing is shed before the fifth.
 const GAP: Duration = Duration::from_secs(10);
 
-/// The longest time of a ramp: as much good time recovers from any.
+/// Longest time of a ramp: as much good time recovers from any.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// The level below which only test traffic is shed.
 const ALL_TESTS: f64 = 0.1;
-/// The level from which all reads are shed, and some writes.
 const ALL_READS: f64 = 0.55;
 
-/// How utilization turns into shedding: thresholds and times.
+/// Thresholds and times by which utilization turns into shedding.
 ///
 /// While the utilization is bad, shedding begins after a time and grows from then on: test traffic first, reads next,
-/// then writes, and critical requests never. While it is good, it declines at a slower rate. In between nothing changes.
+/// then writes, and critical requests never. While it is good, shedding declines at a slower rate. In between nothing
+/// changes.
 ///
 /// | after bad utilization for | by default | is shed |
 /// | --- | --- | --- |
@@ -56,24 +52,20 @@ const ALL_READS: f64 = 0.55;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[must_use]
 pub struct Ramp {
-    /// Utilization below this recovers.
     good: f64,
-    /// Utilization above this is bad.
     bad: f64,
-    /// For how long it is bad before anything is shed.
+    /// Bad time before anything is shed.
     first: Duration,
-    /// For how long it is bad until all is shed that may be.
+    /// Bad time until all classes but critical are shed.
     all: Duration,
-    /// For how long it is good until the longest bad time is forgotten.
+    /// Good time that recovers from the longest bad time.
     recovery: Duration,
 }
 
-/// How far a ramp has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The time of the last sample, if there was one.
     at: Option<Duration>,
-    /// For how long utilization has been bad, less what it has recovered from since.
+    /// Bad time, less the recovery since.
     bad_for: Duration,
 }
 
@@ -148,12 +140,12 @@ impl Ramp {
         Self { recovery: time, ..self }.checked()
     }
 
-    /// Returns the level of shedding, from 0 to 1, after a history: the time and the utilization of each sample, in
-    /// order.
+    /// Returns the level of shedding, from 0 to 1, after a history of samples in order, each with its time and
+    /// utilization.
     ///
-    /// It depends on nothing else, so a history of your own shows what would have been shed. A sample counts for the
-    /// time since the one before it, but not for more than 10 s of bad utilization. NaN is a sample of which nothing is
-    /// known: it changes nothing.
+    /// It depends on nothing else, so your recorded history shows which requests would have been shed. A sample counts
+    /// for the time since the sample before, but for at most 10 s of bad utilization. NaN is an unknown utilization,
+    /// which changes nothing.
     pub fn level(&self, history: impl IntoIterator<Item = (Duration, f64)>) -> f64 {
         let after = |progress, (now, utilization)| self.next(progress, now, utilization);
         self.level_at(history.into_iter().fold(Progress::default(), after))
@@ -169,7 +161,7 @@ impl Ramp {
         }
     }
 
-    /// Returns the progress after a sample. If the clock stepped back, no time has passed.
+    /// If the clock stepped back, no time has passed.
     pub(crate) fn next(&self, progress: Progress, now: Duration, utilization: f64) -> Progress {
         let passed = now.saturating_sub(progress.at.unwrap_or(now));
         let bad_for = if utilization > self.bad {
@@ -188,7 +180,7 @@ impl Ramp {
         between(progress.bad_for.as_secs_f64(), self.first.as_secs_f64(), self.all.as_secs_f64())
     }
 
-    /// Checks the order of all, and that the recovery is not faster than shedding.
+    /// Checks the order of all fields, and that recovery is not faster than shedding.
     fn checked(self) -> Result<Self, Error> {
         let Self { good, bad, first, all, recovery } = self;
         let message = if !(good > 0.0 && good < bad && bad.is_finite()) {
@@ -215,25 +207,24 @@ impl Default for Ramp {
     }
 }
 
-/// Returns where a number is between two others, exactly 0 and 1 at both.
+/// Exactly 0 and 1 at the ends.
 fn between(number: f64, from: f64, to: f64) -> f64 {
     ((number - from) / (to - from)).clamp(0.0, 1.0)
 }
 
-/// How many requests were in progress, on average over the time since the last sample: exact, whatever came and went.
+/// Exact average of the requests in flight since the last sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Usage {
     in_progress: f64,
-    /// The requests in progress times the seconds for which they were, since the last sample.
+    /// Requests in flight times seconds, since the last sample.
     area: f64,
-    /// The seconds since the last sample.
+    /// Seconds since the last sample.
     passed: f64,
-    /// The time up to which both count.
     last: Duration,
 }
 
 impl Usage {
-    /// Counts up to `now`, when some requests begin, or end if negative. From a clock that steps back, no time has passed.
+    /// `requests` begin at `now`, or end if negative. If the clock steps back, no time has passed.
     pub(crate) fn add(&mut self, requests: f64, now: Duration) {
         let passed = now.saturating_sub(self.last).as_secs_f64();
         self.area += passed * self.in_progress;
@@ -242,7 +233,7 @@ impl Usage {
         self.in_progress += requests;
     }
 
-    /// Returns how many requests were in progress since the last sample, on average, and begins anew.
+    /// Resets the average.
     pub(crate) fn take(&mut self, now: Duration) -> f64 {
         self.add(0.0, now);
         let average = if self.passed > 0.0 { self.area / self.passed } else { self.in_progress };

@@ -1,5 +1,4 @@
-//! The service of the worker shedder, the future of its response, and the body, at whose end a request is no longer in
-//! progress.
+//! Service, response future and body of the worker shedder. A request is in flight until its body ends.
 //!
 //! The instance that was polled ready is the one that is called.
 
@@ -17,10 +16,10 @@ use tower::{Layer, Service};
 
 use crate::worker::{InProgress, WorkerShedLayer};
 
-/// A [`Service`] that sheds requests by their class, as a [`WorkerShedLayer`] sets.
+/// A [`Service`] that sheds requests by their class, created by a [`WorkerShedLayer`].
 ///
-/// A request that is shed gets a response of this crate, and the service inside is not called. Errors of the inner
-/// service are passed on, and this service adds none.
+/// A shed request gets a response of this crate, and the inner service is not called. Only the inner service returns
+/// errors.
 #[derive(Clone, Debug)]
 #[must_use = "services do nothing unless called"]
 pub struct WorkerShed<S> {
@@ -84,7 +83,7 @@ where
 pin_project! {
     /// The future of a [`WorkerShed`] service's response.
     ///
-    /// It resolves to the inner service's response, to that of a request that was shed, or to the inner service's error.
+    /// It resolves to the inner service's response or error, or to the response to a shed request.
     ///
     /// # Panics
     ///
@@ -92,10 +91,9 @@ pin_project! {
     ///
     /// # Cancellation
     ///
-    /// Dropping it is safe at any point: the request is then no longer in progress.
+    /// Dropping it is safe at any point: the request is then no longer in flight.
     #[must_use = "futures do nothing unless polled"]
     pub struct WorkerShedFuture<F> {
-        // That of the inner service, if it was called.
         #[pin]
         called: Option<F>,
         in_progress: Option<InProgress>,
@@ -136,19 +134,18 @@ impl<F> fmt::Debug for WorkerShedFuture<F> {
 }
 
 pin_project! {
-    /// The body of a [`WorkerShed`] service's response: the inner service's, or that of a request that was shed.
+    /// The body of a [`WorkerShed`] service's response: the inner body, or the body of the response to a shed request.
     #[derive(Debug)]
     pub struct ShedBody<B> {
         #[pin]
         inner: Option<B>,
-        // That of a request that was shed, until it is sent; empty if there is an inner one.
+        // Body of the response to a shed request, until it is sent; empty if there is an inner body.
         own: Bytes,
-        // Until the end of the inner body.
+        // Held until the end of the inner body.
         in_progress: Option<InProgress>,
     }
 }
 
-/// An empty body.
 impl<B> Default for ShedBody<B> {
     fn default() -> Self {
         Self { inner: None, own: Bytes::new(), in_progress: None }

@@ -1,9 +1,10 @@
-//! What both shedders do with a request: determine its class, respond to one that is shed, and report both: metrics, and
-//! one log line when an episode of shedding begins, and one when it ends.
+//! Parts that both shedders share: they determine the class of a request, respond to shed requests, and report metrics
+//! and log lines.
 //!
-//! An episode begins with the first request that is shed, and ends with the first request that comes a minute or more
-//! after the last one that was shed. The response to a gRPC call is `UNAVAILABLE`, to all others a 503 with a problem
-//! document, which names the shedder. When to retry is a guess: how long there will be too much load is not known.
+//! An episode of shedding begins with the first shed request, and ends with the first request that arrives a minute or
+//! more after the last shed one. Both are logged. The response to a gRPC call is `UNAVAILABLE`; all other responses are
+//! a 503 with a problem document, which names the shedder. The time to retry is a guess, because it is unknown how long
+//! the overload lasts.
 
 use std::fmt;
 use std::mem;
@@ -21,9 +22,9 @@ use tollgate::store::Clock;
 
 use crate::events::{Lines, Metrics};
 
-/// How much a request matters: the less, the sooner it is shed.
+/// The importance of a request: the lower, the sooner it is shed.
 ///
-/// Classes are ordered from the one that is never shed to the one that is shed first.
+/// Classes are ordered from `Critical`, which is never shed, to `Test`, which is shed first.
 ///
 /// # Examples
 ///
@@ -46,8 +47,8 @@ pub enum Class {
 }
 
 impl Class {
-    /// Returns the class that is in the extensions of the request, or otherwise [`Read`](Self::Read) for GET, HEAD,
-    /// OPTIONS and TRACE, and [`Write`](Self::Write) for other methods.
+    /// Returns the class in the extensions of the request, or otherwise [`Read`](Self::Read) for GET, HEAD, OPTIONS and
+    /// TRACE, and [`Write`](Self::Write) for other methods.
     ///
     /// # Examples
     ///
@@ -79,7 +80,7 @@ impl Class {
     }
 }
 
-/// In the extensions of the response to a request that was shed: by which shedder, and as what.
+/// The shedder and the class of a shed request, in the extensions of its response.
 ///
 /// # Examples
 ///
@@ -123,34 +124,30 @@ impl Shed {
     }
 }
 
-/// After so long without a request that was shed an episode is over.
+/// Time without a shed request after which an episode is over.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What each shedder has, whatever it sheds by.
 pub(crate) struct Shedder {
     pub(crate) name: PolicyName,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Determines the class of a request.
     pub(crate) class: Arc<dyn Fn(&Parts) -> Class + Send + Sync>,
     metrics: Metrics,
     unknown: Lines,
-    /// How many requests were shed in the episode; 0 without one: then a request that comes needs no lock.
+    /// Requests shed in the episode, or 0: then a request needs no lock.
     shed: AtomicU64,
     episode: Mutex<Episode>,
 }
 
-/// A time in which requests are shed.
 #[derive(Default)]
 struct Episode {
     began: Duration,
-    /// When the last request was shed.
     last: Duration,
-    /// The utilization by the last sample, if there are any.
+    /// Utilization of the last sample.
     utilization: Option<f64>,
 }
 
 impl Shedder {
-    /// A shedder that determines classes by [`Class::from_parts`], and has the clock of tokio.
+    /// Uses [`Class::from_parts`] and the clock of tokio.
     pub(crate) fn new(name: PolicyName) -> Self {
         let (metrics, start) = (Metrics::new(&name), Instant::now());
         Self {
@@ -164,16 +161,16 @@ impl Shedder {
         }
     }
 
-    /// Returns a shedder with the same settings, which has shed nothing.
+    /// Same settings, without an episode.
     pub(crate) fn anew(&self) -> Self {
         let (clock, class) = (Arc::clone(&self.clock), Arc::clone(&self.class));
         Self { clock, class, ..Self::new(self.name.clone()) }
     }
 
-    /// Determines the class of a request that comes, once, and inserts it into its extensions.
+    /// Determines the class once, and inserts it into the extensions.
     pub(crate) fn offered(&self, parts: &mut Parts) -> Class {
         let class = (self.class)(parts);
-        // That of a shedder further outside is there already; each insertion allocates.
+        // An outer shedder may have inserted it already; each insertion allocates.
         if parts.extensions.get() != Some(&class) {
             parts.extensions.insert(class);
         }
@@ -195,8 +192,8 @@ impl Shedder {
         class
     }
 
-    /// Returns the response to a request that was offered and is shed, to be retried after `least` and up to `more`:
-    /// clients that are shed together should not come back together.
+    /// `Retry-After` is `least` and a random part of `more`, because clients that are shed together should not return
+    /// together.
     pub(crate) fn shed(&self, parts: &Parts, least: Duration, more: Duration) -> Response<Bytes> {
         let class = Class::from_parts(parts);
         self.metrics.shed(class);

@@ -1,8 +1,8 @@
-//! The worker shedder: sheds by how much one process has to do.
+//! The worker shedder, which sheds by the load of one process.
 //!
-//! The layer and its services share a state: requests in progress or a closure that measures, the ramp, and the level of
-//! shedding. The utilization is sampled once a second at most, by a request that comes or ends; no task and no timer
-//! does. A request that is shed is never in progress: else shedding would keep up the load that it is caused by.
+//! The layer and its services share their state. A request that begins or ends samples the utilization, at most once a
+//! second, so no task and no timer is needed. A shed request is never in flight, because shedding would otherwise keep
+//! up the load that causes it.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -22,31 +22,30 @@ use crate::built;
 use crate::ramp::{Progress, Ramp, Usage};
 use crate::shedder::{Class, Shedder};
 
-/// The least nanoseconds between two samples.
+/// Least nanoseconds between two samples.
 const SAMPLE: u64 = 1_000_000_000;
 
-/// How the utilization is known.
 #[derive(Clone)]
 enum Gauge {
-    /// By the requests in progress, of so many that fit.
+    /// Requests in flight that fit.
     InProgress(NonZeroU32),
-    /// By a closure, where 1 is full.
+    /// Utilization, where 1 is full.
     Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
 }
 
-/// A [`Layer`](tower::Layer) that sheds requests by their class while this process has too much to do.
+/// A [`Layer`](tower::Layer) that sheds requests by their class while this process is overloaded.
 ///
-/// What the process has to do, its utilization, is known by its requests in progress ([`new`](Self::new)) or by a
-/// closure ([`measured`](Self::measured)). A [`Ramp`] turns it into a level of shedding: by default nothing is shed in
-/// the first 30 s, then test traffic, reads, and after 120 s all writes; [critical](Class::Critical) requests never. Of a
+/// The utilization of the process is measured by its requests in flight ([`new`](Self::new)) or by a closure
+/// ([`measured`](Self::measured)). A [`Ramp`] turns it into a level of shedding: by default nothing is shed in the
+/// first 30 s, then test traffic, reads, and after 120 s all writes; [critical](Class::Critical) requests never. In a
 /// class that is shed in part, each request has the same chance.
 ///
-/// A request is in progress until the end of its response's body, or until that is dropped. After an upgrade, as of a
-/// WebSocket, it is not. A request that is shed is never in progress.
+/// A request is in flight until its response body has ended or is dropped. After an upgrade, such as to a WebSocket, it
+/// is no longer in flight. A shed request is never in flight.
 ///
 /// Clones share all state, and so do the services of a layer. Each setter returns a layer with a new state: configure a
-/// layer completely before you apply it. Nothing is sampled while no request comes or ends, so the level stays as it is
-/// then; the next request brings it up to date.
+/// layer completely before you apply it. While no request begins or ends, nothing is sampled, so the level stays the
+/// same until the next request updates it.
 ///
 /// # Examples
 ///
@@ -69,14 +68,14 @@ pub struct WorkerShedLayer {
 }
 
 impl WorkerShedLayer {
-    /// Creates a shedder by the requests in progress, as a part of those that the process can serve at once.
+    /// Creates a shedder driven by requests in flight over `at_once`, the number that the process can serve.
     ///
-    /// The utilization is their average over the time since the last sample. If a process can serve a few slow requests
-    /// only, chance moves that too much: [measure](Self::measured) something else there.
+    /// The utilization is their average over the time since the last sample. If a process can serve only a few slow
+    /// requests, chance moves the average too much: [measure](Self::measured) something else there.
     ///
     /// # Panics
     ///
-    /// If the name is not that of a policy: see [`PolicyName`].
+    /// If the name is no valid [`PolicyName`].
     #[track_caller]
     pub fn new(name: &str, at_once: NonZeroU32) -> Self {
         built(Self::try_new(name, at_once))
@@ -86,20 +85,20 @@ impl WorkerShedLayer {
     ///
     /// # Errors
     ///
-    /// If the name is not that of a policy: see [`PolicyName`].
+    /// If the name is no valid [`PolicyName`].
     pub fn try_new(name: &str, at_once: NonZeroU32) -> Result<Self, Error> {
         Self::of(name, Gauge::InProgress(at_once))
     }
 
-    /// Creates a shedder by what a closure measures, where 1 is full: the utilization of the CPU, of a queue, of a pool,
-    /// or the delay of tasks as a part of what is bearable.
+    /// Creates a shedder driven by a closure that measures the utilization, where 1 is full: the utilization of the
+    /// CPU, of a queue, of a pool, or the delay of tasks relative to an acceptable delay.
     ///
-    /// It is called about once a second, by a request, and must not block. If it panics, it panics in that request.
-    /// NaN means that nothing is known: it is logged, and changes nothing.
+    /// It is called about once a second, by a request, and must not block. If it panics, it panics in that request. NaN
+    /// is an unknown utilization: it is logged, and changes nothing.
     ///
     /// # Panics
     ///
-    /// If the name is not that of a policy: see [`PolicyName`].
+    /// If the name is no valid [`PolicyName`].
     ///
     /// # Examples
     ///
@@ -122,7 +121,7 @@ impl WorkerShedLayer {
     ///
     /// # Errors
     ///
-    /// If the name is not that of a policy: see [`PolicyName`].
+    /// If the name is no valid [`PolicyName`].
     pub fn try_measured(name: &str, utilization: impl Fn() -> f64 + Send + Sync + 'static) -> Result<Self, Error> {
         Self::of(name, Gauge::Measured(Arc::new(utilization)))
     }
@@ -137,18 +136,18 @@ impl WorkerShedLayer {
         self.change(|state| state.shedder.class = Arc::new(class))
     }
 
-    /// Sets the least `Retry-After`, instead of 5 s; up to as much again is added at random. It is at least 1 s.
+    /// Sets the least `Retry-After`, instead of 5 s; up to the same time is added at random. It is at least 1 s.
     pub fn min_retry_after(self, wait: Duration) -> Self {
         self.change(|state| state.wait = wait.max(Duration::from_secs(1)))
     }
 
-    /// Sets how much of the body of a request that is shed is read, as
-    /// [that of a layer](tollgate::RateLimitLayer::drain_denied).
+    /// Sets how much of the body of a shed request is read, like
+    /// [`RateLimitLayer::drain_denied`](tollgate::RateLimitLayer::drain_denied).
     pub fn drain_denied(self, max_bytes: u64, time: Duration) -> Self {
         self.change(|state| state.drain = Drain::new(max_bytes, time))
     }
 
-    /// Sets the clock, instead of that of tokio, whose time a test can pause.
+    /// Sets the clock, instead of tokio's clock, which a test can pause.
     pub fn clock(self, clock: impl Clock) -> Self {
         self.change(|state| state.shedder.clock = Arc::new(clock))
     }
@@ -190,7 +189,7 @@ impl WorkerShedLayer {
         Ok(Some(InProgress(self.clone())))
     }
 
-    /// Samples the utilization if that is due, and no other request does. It is if the clock stepped back far.
+    /// Samples if it is due and no other request does; it is due if the clock stepped back far.
     fn sample(&self, now: Duration) {
         let WorkerInner { shedder, gauge, ramp, sampled, level: shown, .. } = &*self.state;
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -203,7 +202,7 @@ impl WorkerShedLayer {
                 let mut progress = self.progress();
                 (progress.0.take(now) / f64::from(at_once.get()), progress)
             }
-            // No lock is held meanwhile: it may take a time, and may call the layer.
+            // Measured without a lock, because it may take time, and may call the layer.
             Gauge::Measured(measure) => (measure(), self.progress()),
         };
         progress.1 = ramp.next(progress.1, now, utilization);
@@ -226,17 +225,15 @@ impl fmt::Debug for WorkerShedLayer {
     }
 }
 
-/// What a layer and its services share.
 struct WorkerInner {
     shedder: Shedder,
     gauge: Gauge,
     ramp: Ramp,
-    /// The least time in `Retry-After`.
     wait: Duration,
     drain: Drain,
-    /// When the last sample was taken, in nanoseconds of the clock.
+    /// Nanoseconds of the clock.
     sampled: AtomicU64,
-    /// The level of shedding by that sample: the bits of a number, which is read without a lock.
+    /// Bits of a float, so that it is read without a lock.
     level: AtomicU64,
     progress: Mutex<(Usage, Progress)>,
 }
@@ -249,13 +246,11 @@ impl WorkerInner {
     }
 }
 
-/// Returns whether a request is one of a share, by chance: of requests in turns, every n-th would always be the same
-/// client's.
+/// By chance, because every n-th request could always be the same client's.
 fn is_drawn(share: f64) -> bool {
     fastrand::f64() < share
 }
 
-/// A request in progress, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct InProgress(WorkerShedLayer);
 

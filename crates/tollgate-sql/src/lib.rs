@@ -4,8 +4,8 @@
 // decide, settle, adjust ─▶ TxJob ─▶ TxQueue: which jobs share the next transaction ─▶ Transaction
 // Transaction: load ─▶ decide each job on the states that the earlier ones leave ─▶ commit ─▶ replies
 //
-// A transaction is a task of its own, so no caller keeps another one waiting; one that need not wait is run by its caller
-// at once, so a database within the process needs no runtime.
+// A transaction is a separate task, so no caller delays another one. Its caller polls it first, so a database within
+// the process needs no runtime.
 
 #[cfg(feature = "postgres")]
 pub mod postgres;

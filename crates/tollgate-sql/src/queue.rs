@@ -1,11 +1,10 @@
-//! What is wanted of transactions, and which jobs share the next one.
+//! Jobs of transactions, and which of them share the next one.
 //!
-//! No state is in two transactions of one process at once, but for one whose commit is late: the database would make one of
-//! them wait, or conflict. A job
-//! whose states are free, and that nobody waits for, has a transaction of its own. The others wait, and when a
-//! transaction ends, the next one takes all that may go by then, in the order in which they came. So a hot key has one
-//! transaction after another, each with all of its requests. One transaction a request would be simpler, but then a key
-//! has no more decisions than the database makes commits one after the other.
+//! A state is in one transaction of a process at a time, except while a commit is late, because the database would make
+//! the second transaction wait, or report a conflict. A job whose states are free has a separate transaction. The
+//! others wait, and when a transaction ends, the next one takes all jobs that may start by then, in the order of
+//! arrival. So a hot key has one transaction after another, each with all of its requests. One transaction per request
+//! would be simpler, but a key would have no more decisions than the database makes commits one after the other.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::mem;
@@ -16,36 +15,33 @@ use tokio::time::Instant;
 use tollgate::Error;
 use tollgate::store::{Change, ChangeResult, Check, Counter, Evaluation, Receipt, Settlement, StateId, StoreDecision};
 
-/// The most states in a transaction, and so of a job.
+/// Most states in a transaction or job.
 pub(crate) const MOST_STATES: usize = 128;
 
-/// The most jobs in a transaction, so that none of them waits for many others.
+/// Most jobs in a transaction, so that none of them waits for many others.
 const MOST_JOBS: usize = 1_024;
 
-/// The most jobs that wait; beyond it they fail at once.
+/// Most jobs that wait; further jobs fail immediately.
 pub(crate) const MOST_WAITING: usize = 16_384;
 
-/// Jobs that wait, and the states of those that do not.
 pub(crate) struct TxQueue {
     waiting: VecDeque<TxJob>,
-    /// The states of all transactions.
     busy: HashSet<StateId>,
-    /// How many transactions may still begin.
+    /// Transactions that may still begin.
     pub(crate) free: usize,
-    /// Whether a loop that begins transactions is running, which will look for more.
+    /// Whether a loop that begins transactions is running, which will check for more.
     pub(crate) is_beginning: bool,
 }
 
-/// The jobs of a transaction, in the order in which they came, and their states: distinct, in ascending order.
+/// Jobs of a transaction in the order of arrival, and their states, distinct and ascending.
 pub(crate) type Batch = (Vec<TxJob>, Vec<StateId>);
 
 impl TxQueue {
-    /// An empty queue, for so many transactions at once.
     pub(crate) fn new(transactions: usize) -> Self {
         Self { waiting: VecDeque::new(), busy: HashSet::new(), free: transactions, is_beginning: false }
     }
 
-    /// Returns whether no more jobs may wait, without those that nobody waits for.
+    /// Ignores jobs whose callers have left.
     pub(crate) fn is_full(&mut self) -> bool {
         if self.waiting.len() >= MOST_WAITING {
             self.waiting.retain(|job| !job.has_left());
@@ -89,21 +85,16 @@ impl TxQueue {
     }
 }
 
-/// What is to be done.
 pub(crate) enum Work {
-    /// Decide these checks as one.
     Decide(Vec<Check>),
-    /// Change what a decision took.
     Settle(Receipt, Vec<Settlement>),
-    /// Change a counter.
     Adjust(Counter, Change),
 }
 
-/// What was done.
 #[derive(Debug)]
 pub(crate) enum TxResult {
     Decided(StoreDecision),
-    /// One of each change.
+    /// One result per change.
     Changed(Vec<ChangeResult>),
 }
 
@@ -123,20 +114,19 @@ impl TxResult {
     }
 }
 
-/// Work, and who waits for it.
 pub(crate) struct TxJob {
     pub(crate) work: Work,
-    /// The states it needs: distinct, at most [`MOST_STATES`], or it would wait for ever.
+    /// Distinct, at most [`MOST_STATES`], or the job would wait for ever.
     pub(crate) ids: Vec<StateId>,
-    /// Until when its caller waits; of a settlement, until when it is tried again.
+    /// Deadline of its caller, or of the retries of a settlement.
     pub(crate) until: Instant,
-    /// The pause before it is tried again if it surely was not done; only settlements are.
+    /// Pause before the next try if the job was certainly not done; only settlements are retried.
     pub(crate) pause: Option<Duration>,
     pub(crate) reply: oneshot::Sender<Result<TxResult, Error>>,
 }
 
 impl Work {
-    /// Returns the states that it needs: distinct, in ascending order.
+    /// Distinct, ascending.
     pub(crate) fn ids(&self) -> Vec<StateId> {
         let mut ids = match self {
             Self::Decide(checks) => StateId::of_checks(checks),
@@ -158,7 +148,7 @@ impl Work {
 }
 
 impl TxJob {
-    /// Returns whether nobody waits for the decision any more. Changes are made whoever waits.
+    /// Returns `true` if no caller waits for the decision any more. Changes are made in any case.
     pub(crate) fn has_left(&self) -> bool {
         matches!(self.work, Work::Decide(_)) && self.reply.is_closed()
     }

@@ -1,13 +1,13 @@
-//! Running transactions: loading, deciding, committing, and trying again.
+//! Execution of transactions: loading, deciding, committing, and retries.
 //!
-//! A transaction belongs to no caller, so none keeps another one waiting. Its first poll is made by the caller that begins
-//! it: a database that need not wait is done then, without a runtime. Else it goes on as a task of its own.
+//! A transaction belongs to no caller, so none delays another one. The caller that begins it makes the first poll, so a
+//! database that need not wait is done then, without a runtime. Otherwise it continues as a separate task.
 //!
-//! | what | at most |
+//! | step | at most |
 //! | --- | --- |
-//! | loading, and trying again after conflicts | the timeout of the store, 16 times |
-//! | a commit whose requests have failed meanwhile | 10 s more, in which it keeps the place of a transaction |
-//! | trying again to settle what surely was not settled | 10 s |
+//! | loading, and retries after conflicts | the timeout of the store, 16 times |
+//! | a commit after its requests have failed | 10 s more, in which it keeps the place of a transaction |
+//! | retries of settlements that were certainly not settled | 10 s |
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -27,24 +27,23 @@ use tollgate::store::{Change, Evaluation, MaybeFuture, Receipt, Settlement, Stat
 use crate::queue::{Batch, MOST_STATES, MOST_WAITING, TxJob, TxQueue, TxResult, Work};
 use crate::traits::{Committed, StateBackend, StateTx};
 
-/// How often a transaction is tried.
 const TRIES: u32 = 16;
 
-/// The longest pause after the second conflict, which doubles with each one more. The first one is tried again at once.
+/// Longest pause after the second conflict, which doubles with each further conflict. After the first, the transaction
+/// is retried immediately.
 const CONFLICT_PAUSE_US: u64 = 1_000;
 const LONGEST_CONFLICT_PAUSE_US: u64 = 4_000;
 
-/// How long a commit may take after the requests have failed, and how long settlements are tried again.
+/// Longest commit after the requests have failed, and longest time of retries of settlements.
 const LATE: Duration = Duration::from_secs(10);
 
-/// The pause before a settlement is tried again, which doubles up to the longest.
+/// Pause before a settlement is retried, which doubles up to the longest pause.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// The result of each job, in their order.
+/// In the order of the jobs.
 type Results = Vec<Result<TxResult, Error>>;
 
-/// What all clones of a store share.
 pub(crate) struct BackendInner<B> {
     pub(crate) id: StoreId,
     pub(crate) budget: Duration,
@@ -52,12 +51,12 @@ pub(crate) struct BackendInner<B> {
     queue: Mutex<TxQueue>,
 }
 
-/// A transaction that has begun. When it is dropped, however it ended, the next one begins.
+/// Transaction that has begun. When it is dropped, however it ended, the next one begins.
 struct Transaction<B: StateBackend> {
     shared: Arc<BackendInner<B>>,
-    /// The states that it keeps from others.
+    /// States that other transactions may not use.
     ids: Vec<StateId>,
-    /// Those without a result.
+    /// Jobs without a result.
     jobs: Vec<TxJob>,
 }
 
@@ -66,8 +65,8 @@ impl<B: StateBackend> BackendInner<B> {
         Self { id: StoreId::new(), budget, backend, queue: Mutex::new(TxQueue::new(transactions)) }
     }
 
-    /// Begins some work, or has it wait for the states that it needs. Its caller waits until a time; without one it is a
-    /// settlement, which is tried again if it surely was not made.
+    /// Begins a transaction, or waits for the states. `until` is the deadline of the caller; without it the work is a
+    /// settlement, which is retried if it certainly was not made.
     pub(crate) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> MaybeFuture<Result<TxResult, Error>> {
         let (budget, (sender, mut reply)) = (self.budget, oneshot::channel());
         let (ids, pause) = (work.ids(), until.is_none().then_some(PAUSE));
@@ -91,7 +90,7 @@ impl<B: StateBackend> BackendInner<B> {
                 if let Some(result) = within(until, &mut reply).await {
                     return result.unwrap_or_else(|_| Err(lost()));
                 }
-                // What comes from now on is late; what came before is not.
+                // Later replies are too late; earlier ones are in the channel.
                 reply.close();
                 reply.try_recv().unwrap_or_else(|_| Err(late("answer", bound)))
             }),
@@ -117,7 +116,7 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Returns an error to a caller. A settlement that surely was not made waits to be tried again.
+    /// Fails a job; a settlement that certainly was not made waits to be retried.
     fn fail(self: &Arc<Self>, mut job: TxJob, error: &Error) {
         if error.is_unsent()
             && !error.is_invalid()
@@ -135,7 +134,7 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Begins a transaction on the caller's thread; if it has to wait, it goes on as a task.
+    /// Polls on the caller's thread first, and spawns a task if the transaction has to wait.
     fn begin(self: &Arc<Self>, batch: Batch) {
         let mut run = Box::pin(run(self.transaction(batch)));
         if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
@@ -143,8 +142,8 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Begins what may begin when another transaction has ended: as tasks, or where there is no runtime, one after the
-    /// other. Those that end meanwhile leave the next ones to this loop: within each other they would use up the stack.
+    /// Begins transactions after another one has ended, as tasks, or one after the other if there is no runtime.
+    /// Transactions that end during the loop leave the next ones to it, because nesting would overflow the stack.
     fn begin_next(self: &Arc<Self>) {
         while let Some(batch) = self.next() {
             if Handle::try_current().is_ok() || thread::panicking() {
@@ -184,12 +183,12 @@ impl<B: StateBackend> Transaction<B> {
         }
     }
 
-    /// Loads, decides and commits once. Returns what was done for each job, or `None` after a conflict.
+    /// Returns `None` after a conflict.
     async fn try_once(&mut self, until: Instant) -> Result<Option<Results>, Error> {
         let shared = Arc::clone(&self.shared);
         let loaded = within(until, shared.backend.load(&self.ids)).await;
         let loaded = loaded.unwrap_or_else(|| Err(late("load", shared.budget))).map_err(Error::unsent)?;
-        // Who left meanwhile takes nothing.
+        // Requests of callers that have left take nothing.
         self.jobs.retain(|job| !job.has_left());
         if loaded.states.len() != self.ids.len() {
             let text = format!("the database returned {} states for {} ids", loaded.states.len(), self.ids.len());
@@ -221,13 +220,13 @@ impl<B: StateBackend> Transaction<B> {
                 late.push(decided.receipt);
             }
         }
-        // Once all have their results, as a refund may call the database.
+        // After all jobs have their results, because a refund may call the database.
         for receipt in late {
             self.shared.refund(receipt);
         }
     }
 
-    /// Returns the same error to all callers, as it is one failure.
+    /// All callers share one error, because it is one failure.
     fn fail(&mut self, error: &Error) {
         for job in mem::take(&mut self.jobs) {
             self.shared.fail(job, error);
@@ -242,7 +241,6 @@ impl<B: StateBackend> Drop for Transaction<B> {
     }
 }
 
-/// Runs a transaction until each of its jobs has a result.
 async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
     let until = Instant::now() + transaction.shared.budget;
     for conflicts in 0..TRIES {
@@ -264,8 +262,8 @@ async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
     transaction.fail(&Error::store(text, format!("it is tried until the timeout, at most {TRIES} times")).unsent());
 }
 
-/// Has a transaction go on as a task. Without a runtime it is dropped, which rolls back unless it has begun to commit; its
-/// callers have an error.
+/// Without a runtime the transaction is dropped, which rolls back unless it has begun to commit, and its callers get an
+/// error.
 fn spawn(run: impl Future<Output = ()> + Send + 'static) {
     if let Ok(runtime) = Handle::try_current() {
         drop(runtime.spawn(run));
@@ -274,10 +272,10 @@ fn spawn(run: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
-/// Waits for a future until a time, where there are timers; `None` if that is not long enough.
+/// Without timers it waits for the future.
 async fn within<F: Future>(until: Instant, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
-    // What need not wait needs no timer: so it is polled once before there is one.
+    // A future that need not wait needs no timer, so it is polled once first.
     if let Poll::Ready(done) = poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await {
         return Some(done);
     }
@@ -291,7 +289,7 @@ fn late(what: &str, after: Duration) -> Error {
     Error::timeout(format!("the database did not {what} within {after:?}"))
 }
 
-/// The error of a job that was dropped: its runtime stopped, or the database panicked.
+/// Error of a job that was dropped because its runtime stopped or the database panicked.
 pub(crate) fn lost() -> Error {
     Error::store("the transaction was dropped", "its runtime stopped, or the database panicked")
 }

@@ -1,5 +1,3 @@
-//! The store itself: what callers have, over what all clones share.
-
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -16,28 +14,31 @@ use crate::queue::{MOST_STATES, TxResult, Work};
 use crate::run::{BackendInner, lost};
 use crate::traits::StateBackend;
 
-/// The longest timeout: points in time beyond it could not be represented.
+/// Longest timeout, beyond which points in time could not be represented.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
 ///
 /// Concurrent requests over the same counters share one transaction, so a hot key does not make the database's
-/// transactions wait for each other, or conflict. Requests over different counters have transactions of their own, 16 at a
-/// time unless it is [set](BackendStoreBuilder::max_transactions); beyond that they share some, too.
+/// transactions wait for each other, or conflict. Requests over different counters have separate transactions, 16 at a
+/// time unless [set](BackendStoreBuilder::max_transactions); beyond that they share some, too.
 ///
-/// A decision takes at most the [timeout](BackendStoreBuilder::timeout), 100 ms by default. If the database has
-/// committed after that, what it took is refunded, unless that fails, too. A decision or a settlement has at most 128
-/// counters, and each ban is one, too; at most 16,384 requests wait for others, and further ones fail at once.
+/// A decision takes at most the [timeout](BackendStoreBuilder::timeout), 100 ms by default. If the database commits
+/// after that, the units are refunded, unless the refund fails, too. A decision or a settlement has at most 128
+/// counters, where each ban is a counter, too. At most 16,384 requests wait for others, and further requests fail
+/// immediately.
 ///
-/// A refused request commits nothing but its strikes, if a policy has a ban. Put a [`DenyCache`](tollgate::store::DenyCache)
-/// around the store, so that a flood of refused requests does not reach the database.
+/// A denied request commits only its strikes, if a policy has a ban. Put a [`DenyCache`](tollgate::store::DenyCache)
+/// around the store, so that a flood of denied requests does not reach the database.
 ///
-/// A request that is dropped before the commit takes nothing; one that is dropped during the commit keeps what it took.
-/// Refunds, charges, and changes of slots that the database surely did not make are tried again, for at most 10 s.
+/// A request that is dropped before the commit takes no units; if it is dropped during the commit, its units stay
+/// taken. Refunds, charges, and changes of slots that the database certainly did not make are retried, for at most 10
+/// s.
 ///
-/// A database that waits, or reports conflicts, needs a tokio runtime with time enabled, also for settlements: without one
-/// they are dropped. A transaction is a task of the runtime in which it begins, and ends with it; while nothing drives that
-/// runtime, requests over the same counters, and those that wait for its place, time out. Clones share everything. [`StateBackend`] has an example.
+/// A database that waits, or reports conflicts, needs a tokio runtime with time enabled, even for settlements, which
+/// are dropped without a runtime. A transaction is a task of the runtime in which it begins, and ends with it; while
+/// nothing drives that runtime, requests over the same counters, and those that wait for its place, time out. Clones
+/// share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {
     shared: Arc<BackendInner<B>>,
 }
@@ -123,10 +124,10 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
         Self { budget, ..self }
     }
 
-    /// Sets how many transactions there may be at once, instead of 16: at least 1.
+    /// Sets the most concurrent transactions, at least 1, instead of 16.
     ///
-    /// Give as many as the database's pool has connections. A transaction that has not returned keeps its place for up to
-    /// 10 s beyond the timeout.
+    /// Use the number of connections of the database's pool. A transaction that has not returned keeps its place for up
+    /// to 10 s beyond the timeout.
     pub fn max_transactions(self, transactions: usize) -> Self {
         Self { transactions, ..self }
     }

@@ -1,4 +1,4 @@
-//! What a database implements to be a store.
+//! Traits that a database implements to be a store.
 
 use std::future::Future;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use tollgate::Error;
 use tollgate::store::{StateId, StateWrite};
 
-/// A database that keeps the states of counters. [`BackendStore`](crate::BackendStore) makes a store of it.
+/// A database that keeps the states of counters, for a [`BackendStore`](crate::BackendStore).
 ///
 /// A decision is one [`load`](Self::load), and if it takes anything, one [`commit`](StateTx::commit):
 ///
-/// 1. `load` reads the states of all its counters, and the clock, as of one point in time.
+/// 1. `load` reads the states of all its counters, and the clock, at one point in time.
 /// 2. The crate decides, and makes new states.
 /// 3. `commit` writes them all, if none of the states that were loaded has changed since.
 ///
@@ -19,22 +19,22 @@ use tollgate::store::{StateId, StateWrite};
 ///
 /// # Time
 ///
-/// All processes must go by one clock, so `load` returns the database's, as microseconds since the Unix epoch; it is read
-/// after the locks were taken. A clock may step back: that neither refills nor rewinds a counter. One that jumps ahead by
-/// more than a window makes later states be set aside, with a warning, once it is right again.
+/// All processes must use one clock, so `load` returns the database's time, as microseconds since the Unix epoch, read
+/// after the locks were taken. If the clock steps back, counters are neither refilled nor rewound. If it jumps ahead by
+/// more than a window, states written then are set aside, with a warning, once the clock is right again.
 ///
 /// # Errors
 ///
 /// [`Error::timeout`], [`Error::connection`] and [`Error::store`] are counted by the circuit breaker and in metrics by
-/// their kinds. If `load` fails, nothing was taken. If `commit` fails, it is not known whether the states were written: the
-/// requests fail, and may have been counted all the same. An error that is [`unsent`](Error::unsent) says that they surely
-/// were not. Refunds, charges, and changes of slots that surely were not made are tried again, for at most 10 s; decisions
-/// are not.
+/// their kinds. If `load` fails, no units were taken. If `commit` fails, it is unknown whether the states were written:
+/// the requests fail, but may have been counted. An [`unsent`](Error::unsent) error says that the states certainly were
+/// not written. Refunds, charges, and changes of slots that certainly were not made are retried, for at most 10 s;
+/// decisions are not.
 ///
 /// # Cancellation
 ///
-/// The store drops the future of `load` when the timeout of its requests is over, and that of `commit` 10 s after that, or
-/// either when its runtime stops. A transaction that is dropped is rolled back.
+/// The store drops the future of `load` when the timeout of its requests elapses, and the future of `commit` 10 s
+/// later, or either when its runtime stops. A dropped transaction must roll back.
 ///
 /// # Examples
 ///
@@ -114,19 +114,20 @@ pub trait StateTx: Send + 'static {
     ///
     /// # Errors
     ///
-    /// If it is not known whether the states were written; or an [`unsent`](Error::unsent) one, if they surely were not.
+    /// If it is unknown whether the states were written. The error is [`unsent`](Error::unsent) if they certainly were
+    /// not.
     fn commit(self, writes: Vec<StateWrite>) -> impl Future<Output = Result<Committed, Error>> + Send;
 }
 
-/// What [`StateBackend::load`] returns.
+/// The result of [`StateBackend::load`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Loaded<T> {
-    /// The time of the database's clock, since the Unix epoch. Microseconds count; the clock stops in 2077.
+    /// Time of the database's clock, since the Unix epoch. It counts in microseconds, and stops in 2077.
     pub now: Duration,
-    /// The state of each id, in the order of the ids; `None` where there is none, or it has expired.
+    /// The state of each id, in the order of the ids; `None` if there is no state, or it has expired.
     pub states: Vec<Option<Vec<u8>>>,
-    /// The transaction that will commit what follows from them.
+    /// The transaction that will commit the new states.
     pub tx: T,
 }
 
@@ -137,12 +138,12 @@ impl<T> Loaded<T> {
     }
 }
 
-/// What became of a [commit](StateTx::commit).
+/// The result of a [commit](StateTx::commit).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Committed {
     /// All states were written.
     Written,
-    /// None was written, as another transaction has changed one of the states that were loaded. The store loads them again
-    /// and decides anew, at most 16 times and within the timeout.
+    /// No state was written, because another transaction has changed one of the loaded states. The store loads the
+    /// states again and repeats the decision, at most 16 times and within the timeout.
     Conflict,
 }

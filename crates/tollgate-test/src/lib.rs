@@ -8,10 +8,10 @@ pub use self::conformance::{Conformance, Report, conformance};
 pub use self::send::{TestResponse, send};
 pub use self::stores::{Recorded, RecordingStore, StoreFn};
 
-/// How to test your limits.
+/// Guide to testing limits.
 #[doc = include_str!("../docs/testing.md")]
 pub mod testing {}
 
-/// How to write a store, and how to test it.
+/// Guide to writing and testing a store.
 #[doc = include_str!("../docs/writing-a-store.md")]
 pub mod writing_a_store {}

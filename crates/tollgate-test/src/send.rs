@@ -1,4 +1,4 @@
-//! Requests through a layer, to a service that responds at once.
+//! Requests through a layer, to a service that responds immediately.
 
 use std::convert::Infallible;
 use std::future::{Ready, poll_fn, ready};
@@ -13,8 +13,8 @@ use tower::{Layer, Service};
 
 /// Sends `n` requests through a layer, one after the other, and returns their responses in that order.
 ///
-/// `request` makes each request by its index, from 0. An admitted request gets an empty response with the status 200. One
-/// that queues in a leaky bucket waits for its turn before the next is sent: see
+/// `request` makes each request from its index, from 0. An allowed request gets an empty response with the status 200.
+/// A request that queues in a leaky bucket waits for its turn before the next is sent: see
 /// [`ManualClock::paused`](tollgate::test_util::ManualClock::paused).
 ///
 /// A policy by the client's address needs an address: `request` inserts axum's `ConnectInfo<SocketAddr>` into the
@@ -47,7 +47,7 @@ where
 {
     let mut sent = Vec::with_capacity(n);
     for index in 0..n {
-        // It is ready at any time, as the service inside is.
+        // The service is always ready, because its inner service is.
         let Ok(response) = layer.layer(Respond).call(request(index)).await;
         let (parts, body) = response.into_parts();
         let (mut body, mut read) = (pin!(body), Vec::new());
@@ -59,7 +59,7 @@ where
     sent
 }
 
-/// The response to a request of [`send`], and whether it was admitted.
+/// The response to a request of [`send`], which knows if the request was allowed.
 #[derive(Clone, Debug)]
 pub struct TestResponse {
     response: Response<Bytes>,
@@ -92,17 +92,16 @@ impl TestResponse {
         self.response.headers()
     }
 
-    /// Returns the body of a denial, up to an error of the body. An admitted request has an empty one.
+    /// Returns the body of a denial, up to an error of the body. An allowed request has an empty body.
     #[must_use]
     pub fn body(&self) -> &Bytes {
         self.response.body()
     }
 }
 
-/// In the response to a request that reached the service.
+/// Extension of the response to a request that reached the service.
 #[derive(Clone)]
 struct Called {
-    /// By which it was admitted.
     decision: Option<Decision>,
 }
 

@@ -1,4 +1,4 @@
-//! A store whose decisions a closure makes, and one that records how it is called.
+//! A store that decides by a closure, and a store that records calls.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use tollgate::store::{
 };
 use tollgate::{Decision, Error, Outcome, Source};
 
-/// A store that decides each check by a closure, and keeps nothing: for tests of what follows a decision.
+/// A store that decides each check by a closure, and keeps no state, to test reactions to a decision.
 ///
-/// The closure returns `true` if the check fits. A check that fits has its quota's capacity left but for its cost, and
-/// one that does not can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A peek (a check
+/// The closure returns `true` if the check fits. A check that fits leaves its quota's capacity less its cost. A check
+/// that does not fit can be repeated after a window, unless [`retry_after`](Self::retry_after) is set. A peek (a check
 /// of cost 0) always fits, with nothing left if the closure returns `false`. Charges and refunds are reported as done.
-/// A layer refuses policies with a [`Ban`](tollgate::Ban) on it.
+/// A layer on this store rejects policies with a [`Ban`](tollgate::Ban).
 ///
 /// # Examples
 ///
@@ -51,8 +51,7 @@ where
         Self { id: StoreId::new(), fits, source: Source::Store, retry_after: None }
     }
 
-    /// Sets the source of all decisions, which is [`Source::Store`] otherwise: for tests of what depends on it, such as
-    /// logs.
+    /// Sets the source of all decisions, by default [`Source::Store`], to test code that depends on it, such as logs.
     ///
     /// # Examples
     ///
@@ -73,7 +72,7 @@ where
         Self { source, ..self }
     }
 
-    /// Sets the wait of all denials, which is the window of the quota otherwise: for tests of what waits.
+    /// Sets the wait of all denials, by default the window of the quota, to test code that waits.
     ///
     /// # Examples
     ///
@@ -159,7 +158,7 @@ impl<F> fmt::Debug for StoreFn<F> {
     }
 }
 
-/// A store around a store that records each call before it passes it on. Clones share the inner store and the records.
+/// A wrapper store that records each call before it passes it on. Clones share the inner store and the records.
 ///
 /// It keeps all calls until they are [taken](Self::take).
 ///
@@ -192,7 +191,7 @@ pub struct RecordingStore<S> {
 pub enum Recorded {
     /// [`Store::decide`], with the checks of one request or of a [probe](tollgate::store::AskMode::Probe) after a failure.
     Decide(Vec<Check>),
-    /// [`Store::settle`], with what the receipt says was taken, and the changes to that.
+    /// [`Store::settle`], with the items of the receipt, and the changes to them.
     Settle(Vec<ReceiptItem>, Vec<Settlement>),
     /// [`Store::adjust`].
     Adjust(Counter, Change),
@@ -204,7 +203,7 @@ impl<S: Store> RecordingStore<S> {
         Self { inner: Arc::new(inner), recorded: Arc::default() }
     }
 
-    /// Returns the calls so far, in their order. Those of [`Store::capabilities`] are not recorded.
+    /// Returns the calls so far, in their order. Calls of [`Store::capabilities`] are not recorded.
     #[must_use]
     pub fn recorded(&self) -> Vec<Recorded> {
         self.records().clone()

@@ -1,10 +1,11 @@
-//! The book of a pool: what is leased, who waits for it, and what to lease next. It knows no store and no runtime.
+//! Bookkeeping of a pool: leased units, waiters, and the size of the next lease, without a store or a runtime.
 //!
-//! Units are in lots, one for each portion that the store admitted. Whoever takes units finds enough of them, or waits
-//! in line; a portion that comes is granted from the front of the line. A grant is only set aside: it is taken out of
-//! lots when it is claimed. So whoever leaves the line needs no lot to return units to.
+//! Lots hold units, one lot for each portion that the store allowed. A caller takes units if enough are free, or waits
+//! in the queue; a new portion is granted from the front of the queue. A grant only reserves units, which leave their
+//! lots when the grant is claimed, so a waiter that leaves has no units to return.
 //!
-//! Invariants: lots have what is free, and what is granted; they are refunded once; at most one call is in flight.
+//! Invariants: the units in lots are those that are free plus those that are granted; each lot is refunded once; at
+//! most one call is in flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -19,69 +20,59 @@ use tollgate::{Decision, Error, Permit, Source};
 use super::error::{FlowError, Reason};
 use super::portion::{Hold, Portion};
 
-/// How long units are held that nobody takes.
+/// How long unused units are held.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
     lots: VecDeque<Lot>,
-    /// The units in lots that nobody has.
+    /// Units in lots that are not granted.
     free: u64,
-    /// Those in line, by their tickets, which grow.
+    /// Waiters by ticket, in ascending order of arrival.
     line: BTreeMap<u64, Waiter>,
-    /// What is set aside for those who were in line, and since when.
+    /// Units granted to former waiters, and the time of the grant.
     grants: BTreeMap<u64, (u64, Instant)>,
     last_ticket: u64,
     pub(super) portion: Portion,
-    /// Whether a call is in flight.
     in_flight: bool,
     /// Whether less than a quarter of a portion was free when units were taken, since the last call.
     pub(super) is_low: bool,
-    /// The result of the last call.
     last: Option<Result<Hold, Arc<Error>>>,
-    /// Lots that are over, to be refunded without the lock.
+    /// Lots to refund without the lock.
     pub(super) over: Vec<Lot>,
-    /// Who is to be woken without the lock.
+    /// Waiters to wake without the lock.
     pub(super) woken: Vec<Sender<()>>,
 }
 
-/// A portion that the store admitted.
 #[derive(Debug)]
 pub(super) struct Lot {
-    /// What refunds it.
     pub(super) permit: Permit,
-    /// The decision that admitted it.
     pub(super) decision: Decision,
-    /// The units of the portion.
     pub(super) units: u64,
     pub(super) left: u64,
     at: Instant,
 }
 
-/// What somebody needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
-    /// The units without which it goes on waiting.
+    /// Fewest units that end the wait.
     pub(super) least: u64,
-    /// The units that it can use.
+    /// Most units it can use.
     pub(super) most: u64,
     pub(super) waits: Waits,
 }
 
-/// What somebody who needs units that are not there waits for.
+/// What a caller waits for if too few units are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// A call.
     ForCall,
-    /// The quota.
     ForQuota,
 }
 
-/// Somebody in line.
 #[derive(Debug)]
 struct Waiter {
     want: Want,
-    /// Dropped to wake it.
+    /// Dropped to wake the waiter.
     sender: Sender<()>,
 }
 
@@ -90,12 +81,11 @@ impl Book {
         Self { portion: Portion::of(checks), ..Self::default() }
     }
 
-    /// Returns what the last decision says, unless the last one could not be made.
     pub(super) fn last(&self) -> Option<&Hold> {
         self.last.as_ref()?.as_ref().ok()
     }
 
-    /// Takes units if enough of them are free and nobody waits before.
+    /// Takes units if enough are free and no caller waits.
     pub(super) fn take(&mut self, want: Want) -> Option<u64> {
         if !self.line.is_empty() || self.free < want.least {
             return None;
@@ -106,7 +96,7 @@ impl Book {
         Some(units)
     }
 
-    /// Returns why these units are not there.
+    /// Error for units that are not leased.
     pub(super) fn refusal(&self, units: u64) -> FlowError {
         if let Some(Err(error)) = &self.last {
             return FlowError(Reason::Failed(Arc::clone(error)));
@@ -117,7 +107,7 @@ impl Book {
         }
         let now = Instant::now();
         let Some(hold) = self.last().filter(|hold| now < hold.until) else { return FlowError(Reason::Pending) };
-        // Those behind cannot have what somebody waits for until it is gained.
+        // Later waiters cannot have the units that an earlier waiter still waits for.
         let kept = |waiter: &Waiter| if waiter.want.waits == Waits::ForQuota { waiter.want.least } else { 0 };
         let needs = self.line.values().map(kept).fold(units, u64::saturating_add);
         if needs <= hold.left(now).saturating_add(self.free) {
@@ -133,7 +123,7 @@ impl Book {
         self.last_ticket
     }
 
-    /// Claims what was granted, unless that was long ago; or returns why `least` units are not there.
+    /// Claims a grant, unless it has expired; otherwise returns why `least` units are not available.
     pub(super) fn claim(&mut self, ticket: u64, least: u64) -> Result<u64, FlowError> {
         self.expire(Instant::now());
         let Some((units, _)) = self.grants.remove(&ticket) else { return Err(self.refusal(least)) };
@@ -143,7 +133,7 @@ impl Book {
 
     pub(super) fn leave(&mut self, ticket: u64) {
         let now = Instant::now();
-        // What was gained for the front is not for others to pass at once.
+        // Units replenished for the front of the queue must not pass to others immediately.
         let most = if self.line.keys().next() == Some(&ticket) { u64::MAX } else { 0 };
         self.expire_lots(most, now);
         self.wake(ticket);
@@ -153,13 +143,12 @@ impl Book {
         self.expire(now);
     }
 
-    /// Leaves what was granted for others, unless it was gained long ago.
+    /// Frees granted units, or refunds them if they were granted too long ago.
     fn release(&mut self, units: u64, now: Instant) {
         self.free = self.free.saturating_add(units);
         self.expire_lots(units, now);
     }
 
-    /// Takes units out of lots, the oldest first.
     fn spend(&mut self, mut units: u64) {
         while let Some(lot) = self.lots.front_mut() {
             let part = units.min(lot.left);
@@ -172,8 +161,8 @@ impl Book {
         self.is_low |= self.free < self.portion.units.div_ceil(4);
     }
 
-    /// Returns the units of a call, if it is time for one. It has to be followed by [`decided`](Self::decided) or
-    /// [`disband`](Self::disband).
+    /// Returns the units of a call, if one is due; [`decided`](Self::decided) or [`disband`](Self::disband) must
+    /// follow.
     pub(super) fn call(&mut self) -> Option<u64> {
         let now = Instant::now();
         self.expire(now);
@@ -182,7 +171,8 @@ impl Book {
             hold.shorten(wanted);
         }
         if let Some(hold) = self.last().filter(|hold| now < hold.until) {
-            // Until it is over no more than this is there: of use to those who need no more, and cannot wait for a portion.
+            // Until the hold is over the store has no more units than this; they help callers that need no more and
+            // cannot wait for a portion.
             units = units.min(hold.left(now));
             let (_, front) = self.line.first_key_value()?;
             let is_urgent = hold.is_long() || front.want.waits == Waits::ForCall;
@@ -197,7 +187,6 @@ impl Book {
         Some(units)
     }
 
-    /// Returns whether somebody waits for units, or may soon.
     fn needs_call(&self) -> bool {
         !self.in_flight && (self.is_low || !self.line.is_empty())
     }
@@ -210,22 +199,20 @@ impl Book {
         [again, grant, lot].into_iter().flatten().min()
     }
 
-    /// Returns the units that the front of the line needs.
     fn need(&self) -> u64 {
         self.line.first_key_value().map_or(0, |(_, waiter)| waiter.want.least)
     }
 
-    /// Returns the units that a call is to bring: what is missing of a portion, or of what the front of the line needs.
     fn lack(&self) -> u64 {
         self.portion.units.max(self.need()).saturating_sub(self.free).clamp(1, self.portion.capacity)
     }
 
-    /// Returns the units to wait for: a whole portion, as otherwise the last ones would be leased one by one.
+    /// Waits for a whole portion, because otherwise the last units would be leased one by one.
     fn wanted(&self) -> u64 {
         self.lack().max(self.portion.units)
     }
 
-    /// Notes the decision about the units of a call. If none was made, all who wait are refused.
+    /// Applies the decision about the units of a call. Without a decision, all waiters fail.
     pub(super) fn decided(&mut self, units: u64, decided: Result<(Decision, Permit), Error>) {
         let now = Instant::now();
         let (decision, permit) = match decided {
@@ -238,7 +225,7 @@ impl Book {
         self.in_flight = false;
         if decision.is_allowed() {
             self.portion.admitted(self.last().map(|last| now - last.at), &decision);
-            // Where everything is admitted, what the front needs takes no further decisions.
+            // While all requests are allowed, the front of the queue needs no further decisions.
             let lack = if decision.source() == Source::FailOpen { self.need().saturating_sub(self.free) } else { 0 };
             let units = units.max(lack);
             self.free = self.free.saturating_add(units);
@@ -246,20 +233,19 @@ impl Book {
         }
         self.grant(now);
         self.last = Some(Ok(Hold::of(decision, units, self.wanted(), now)));
-        // They are refused now, or need another call.
+        // These waiters are denied now, or need another call.
         let waits = |(ticket, waiter): (&u64, &Waiter)| (waiter.want.waits == Waits::ForCall).then_some(*ticket);
         for ticket in self.line.iter().filter_map(waits).collect::<Vec<_>>() {
             self.wake(ticket);
         }
     }
 
-    /// Notes that no call is in flight, and empties the line: whoever was in it may join again.
+    /// Clears the flag of the call in flight, and empties the queue; its waiters may queue again.
     pub(super) fn disband(&mut self) {
         self.in_flight = false;
         self.woken.extend(mem::take(&mut self.line).into_values().map(|waiter| waiter.sender));
     }
 
-    /// Sets units aside for the front of the line.
     fn grant(&mut self, now: Instant) {
         while let Some(front) = self.line.first_entry().filter(|front| front.get().want.least <= self.free) {
             let (ticket, Waiter { want, sender }) = front.remove_entry();
@@ -274,7 +260,7 @@ impl Book {
         self.woken.extend(self.line.remove(&ticket).map(|waiter| waiter.sender));
     }
 
-    /// Returns grants that were not claimed for long, and lots for which nobody waits; grants what is free then.
+    /// Returns unclaimed grants and unused lots, then grants the free units.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(grant) = self.grants.first_entry().filter(|grant| grant.get().1 + IDLE <= now) {
             let (units, _) = grant.remove();
@@ -286,7 +272,6 @@ impl Book {
         self.grant(now);
     }
 
-    /// Returns lots that have not been used for long, of at most so many units, and which nobody has.
     fn expire_lots(&mut self, most: u64, now: Instant) {
         let mut most = most.min(self.free);
         while let Some(lot) = self.lots.front().filter(|lot| lot.at + IDLE <= now && lot.left <= most) {
@@ -296,7 +281,7 @@ impl Book {
         }
     }
 
-    /// Returns all lots, as nobody takes units any more.
+    /// Returns all lots, because no units are taken any more.
     pub(super) fn close(&mut self) {
         self.over.extend(mem::take(&mut self.lots));
     }

@@ -1,5 +1,3 @@
-//! Why a flow got no units.
-
 use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::{Decision, Error, Quota};
 
-/// The reason for which units of a [`Flow`](crate::Flow) may not pass now.
+/// The reason why units of a [`Flow`](crate::Flow) may not pass now.
 ///
 /// # Examples
 ///
@@ -32,23 +30,20 @@ pub struct FlowError(pub(super) Reason);
 
 #[derive(Clone, Debug)]
 pub(super) enum Reason {
-    /// None are leased, and nothing is known of what the store would reply.
+    /// None are leased, and the decision of the store is unknown.
     Pending,
-    /// The store refuses them.
     Refused { by: Option<(Box<str>, Quota)>, retry_after: Option<Duration> },
-    /// No decision could be made.
     Failed(Arc<Error>),
 }
 
 impl FlowError {
-    /// A refusal by the policy that binds in the last decision.
+    /// Names the binding policy of the last decision.
     pub(super) fn refused(decision: Option<&Decision>, retry_after: Option<Duration>) -> Self {
         let binding = decision.and_then(Decision::binding);
         let by = binding.map(|outcome| (outcome.policy().into(), *outcome.quota()));
         Self(Reason::Refused { by, retry_after })
     }
 
-    /// Returns the error of the store, where no decision could be made.
     pub(crate) fn into_error(self) -> Error {
         match self.0 {
             Reason::Failed(error) => Arc::try_unwrap(error).unwrap_or_else(|error| error.shared()),
@@ -56,24 +51,24 @@ impl FlowError {
         }
     }
 
-    /// Returns whether nothing refuses the units: a call for a portion is in flight, and they may be leased in a
-    /// moment.
+    /// Returns `true` if the units are not denied, but a call for a portion is in flight and may lease them soon.
     pub fn is_pending(&self) -> bool {
         matches!(self.0, Reason::Pending)
     }
 
-    /// Returns whether the store refuses the units.
+    /// Returns `true` if the store denies the units.
     pub fn is_denied(&self) -> bool {
         matches!(self.0, Reason::Refused { .. })
     }
 
-    /// Returns whether no decision could be made: the store failed, and [`OnFailure::Deny`](tollgate::OnFailure::Deny) is
-    /// set. The reason is the [`source`](StdError::source).
+    /// Returns `true` if no decision could be made, because the store failed and
+    /// [`OnFailure::Deny`](tollgate::OnFailure::Deny) is set. The [`source`](StdError::source) is the error of the
+    /// store.
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0, Reason::Failed(_))
     }
 
-    /// Returns the name of the policy that refuses, or of the one that has the least left.
+    /// Returns the name of the policy that denies the units, or of the policy with the fewest units left.
     pub fn policy(&self) -> Option<&str> {
         self.by().map(|(policy, _)| &**policy)
     }
@@ -88,8 +83,8 @@ impl FlowError {
         by.as_ref()
     }
 
-    /// Returns when the units may be admitted; `None` if that is not known, or no wait can help. Of a window it is the time
-    /// until it resets: when a part of a sliding window returns is not known.
+    /// Returns the time until the units may be allowed; `None` if it is unknown, or no wait can help. For a window it
+    /// is the time until the window resets, because it is unknown when a part of a sliding window returns.
     pub fn retry_after(&self) -> Option<Duration> {
         let Reason::Refused { retry_after, .. } = &self.0 else { return None };
         *retry_after

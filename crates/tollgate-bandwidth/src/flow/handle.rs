@@ -1,5 +1,3 @@
-//! What users hold of a flow.
-
 use std::fmt;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -13,42 +11,46 @@ use super::book::{Waits, Want};
 use super::error::FlowError;
 use super::pool::{self, Pool};
 
-/// Units that pass one after the other: the bytes of a body, the messages of a connection, the items of a stream.
+/// Throttles units that pass one after the other: the bytes of a body, the messages of a connection, the items of a
+/// stream.
 ///
-/// [`Flow::of`] returns the flow of a key. It takes units from the store in portions, before
-/// they pass, and takes the next portion before the last one is used up; so most units pass without a call. All
-/// flows of one key in a process share their portions, and clones are flows of the same key.
+/// [`Flow::of`] returns the flow of a key. It takes units from the store in portions, before they pass, and takes the
+/// next portion before the last one is used up, so most units pass without a call. All flows of one key in a process
+/// share their portions, and clones are flows of the same key.
 ///
 /// | method | if no units are leased | for |
 /// | --- | --- | --- |
-/// | [`try_acquire`](Self::try_acquire) | returns an error at once | a handler that must not wait |
-/// | [`check`](Self::check) | waits for a call to the store, and returns its refusal | messages that are refused, or end the connection |
-/// | [`acquire`](Self::acquire) | waits until the quota has gained them | pacing |
+/// | [`try_acquire`](Self::try_acquire) | returns an error immediately | a handler that must not wait |
+/// | [`check`](Self::check) | waits for a call to the store, and returns its denial | messages that are rejected, or
+/// end the connection |
+/// | [`acquire`](Self::acquire) | waits until the quota has replenished them | pacing |
 ///
 /// # Accuracy
 ///
-/// Nothing passes that the store has not admitted before. A portion is what the quota gains in 250 ms, at most a
-/// quarter of its capacity, and at least 1 unit. For a burst, portions grow to at most 1/32 of the capacity, and to a
-/// quarter of what is left. So, for each key and process, up to one portion may be refused to other processes although
-/// it has not passed. Units are charged at most 2 s before they pass: those that are leased are refunded after 1 s,
-/// unless somebody waits for more, and those that are set aside for somebody who waited pass within another 1 s, or are
-/// refunded: at the latest when that one is polled or dropped. So over any interval *d* all processes together pass at
-/// most what the quota admits in *d* + 2 s. Units for an [`acquire`](Self::acquire) of more than that are charged as the quota
-/// gains them.
+/// No unit passes before the store has allowed it. A portion is the number of units that the quota replenishes in 250
+/// ms, at most a quarter of its capacity, and at least 1 unit. For a burst, portions grow to at most 1/32 of the
+/// capacity, and to a quarter of the remaining units. So, for each key and process, up to one portion may be denied to
+/// other processes although it has not passed.
 ///
-/// A refusal is kept for as long as it lasts, and for 5 s at most: so long, a refund, a reset or a lifted ban may go
-/// unnoticed.
+/// Units are charged at most 2 s before they pass. Leased units are refunded after 1 s, unless a caller waits for more.
+/// Units that are set aside for a waiter pass within another 1 s, or are refunded, at the latest when the waiter is
+/// polled or dropped. So over any interval *d* all processes together pass at most the units that the quota allows in
+/// *d* + 2 s. A larger [`acquire`](Self::acquire) is charged as the quota replenishes its units.
+///
+/// A denial is kept for as long as it lasts, but for at most 5 s. During that time, a refund, a reset or a lifted ban
+/// may have no effect.
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// A task leases portions, in the runtime of whoever waited first; if that runtime ends, in that of the next one who
-/// waits. A handler that blocks its thread may keep flows of its key waiting for as long.
+/// A task leases portions, in the runtime of the first waiter; if that runtime ends, in the runtime of the next waiter.
+/// A handler that blocks its thread may delay flows of its key for as long.
 ///
 /// # Failures
 ///
 /// While the store is unavailable, [`OnFailure`](tollgate::OnFailure) decides about portions, and
-/// [`decision`](Self::decision) has the source of the last one. With [`OnFailure::Deny`](tollgate::OnFailure::Deny) all
-/// three methods return an error once nothing is leased any more; also if the store panics, whatever is set.
+/// [`decision`](Self::decision) has the source of the last decision. With
+/// [`OnFailure::Deny`](tollgate::OnFailure::Deny) all three methods return an error once no units are leased any more.
+/// So they do if the store panics, whatever is set.
 ///
 /// # Examples
 ///
@@ -69,35 +71,33 @@ use super::pool::{self, Pool};
 #[must_use = "a flow that takes nothing limits nothing"]
 pub struct Flow {
     pool: Arc<Pool>,
-    /// What [`poll_acquire`](Self::poll_acquire) waits for.
     taking: Option<Taking>,
 }
 
-/// Units that are waited for.
 type Taking = Pin<Box<dyn Future<Output = Result<u64, FlowError>> + Send + Sync>>;
 
 impl Flow {
-    /// Returns a flow of a key by the rules of a limiter.
+    /// Returns the flow of a key under the rules of a limiter.
     ///
     /// Each unit is taken from every rule, in portions. A first portion is leased before this returns, unless the store
-    /// refuses it. The cost of the rules does not matter.
+    /// denies it. The cost of the rules does not matter.
     ///
     /// The limiter of a [layer](tollgate::LiveLayer::limiter) takes each unit from all policies that it uses for the
-    /// key, which count requests; so give messages a limiter of their own, or [name](Limiter::only) a policy.
+    /// key, which count requests. Give messages a separate limiter, or [name](Limiter::only) a policy.
     ///
-    /// A portion that is refused is no strike of a [ban](tollgate::Rule::ban). While the key is banned no more is leased,
-    /// and [`decision`](Self::decision) has it; what was leased before still passes.
+    /// A denied portion is no strike of a [ban](tollgate::Rule::ban). While the key is banned, no more units are
+    /// leased, and [`decision`](Self::decision) shows the ban; units leased before still pass.
     ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///
     /// # Errors
     ///
-    /// As of [`Limiter::counters`]. If the store fails, and [`OnFailure::Deny`](tollgate::OnFailure::Deny) is set.
+    /// Like [`Limiter::counters`], and if the store fails while [`OnFailure::Deny`](tollgate::OnFailure::Deny) is set.
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, nothing stays taken but a portion whose decision is in flight, which is refunded when
-    /// it comes.
+    /// If the future is dropped, no units stay taken. A portion whose decision is in flight is refunded when the
+    /// decision arrives.
     ///
     /// # Examples
     ///
@@ -124,20 +124,19 @@ impl Flow {
         }
     }
 
-    /// Returns a flow of these counters, with nothing leased unless others flow by them already.
     pub(crate) fn new(counters: Counters) -> Self {
         Self { pool: pool::of(counters), taking: None }
     }
 
-    /// Takes units that are leased already, without waiting for anything.
+    /// Takes units that are leased already, without waiting.
     ///
     /// # Errors
     ///
-    /// If too few are leased, or others wait for them. With [`FlowError::is_pending`] nothing refuses them: a call for
-    /// a portion is in flight.
+    /// If too few units are leased, or others wait for them. With [`FlowError::is_pending`] they are not denied: a call
+    /// for a portion is in flight.
     pub fn try_acquire(&self, units: u64) -> Result<(), FlowError> {
         let want = Want { least: units, most: units, waits: Waits::ForCall };
-        // Tokio has those who poll much wait, although there are units.
+        // Tokio's cooperative scheduling would return pending although there are units.
         let taking = pin!(unconstrained(self.pool.acquire(want)));
         match taking.poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(taken) => taken.map(drop),
@@ -149,17 +148,17 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// If the store refuses them, or no decision could be made.
+    /// If the store denies them, or no decision could be made.
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, nothing is taken.
+    /// If the future is dropped, no units are taken.
     pub async fn check(&self, units: u64) -> Result<(), FlowError> {
         self.pool.acquire(Want { least: units, most: units, waits: Waits::ForCall }).await.map(drop)
     }
 
-    /// Takes units, and waits until the quota has gained them; whoever came first is served first. Needs a tokio
-    /// runtime with timers.
+    /// Takes units, and waits until the quota has replenished them, in the order of arrival. Needs a tokio runtime with
+    /// timers.
     ///
     /// # Errors
     ///
@@ -167,7 +166,7 @@ impl Flow {
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, nothing is taken.
+    /// If the future is dropped, no units are taken.
     ///
     /// # Examples
     ///
@@ -218,22 +217,19 @@ impl Flow {
         Poll::Ready(taken)
     }
 
-    /// Counts a body that is cut by this error.
     pub(crate) fn count_cut(&self, error: &FlowError) {
         if let Some((policy, _)) = error.by() {
             self.pool.metrics.cut(policy);
         }
     }
 
-    /// Polls for some of these units. A caller that waits for a call receives a chunk at least: otherwise it would wait
-    /// for each unit that the quota gains.
     pub(crate) fn poll_some(&mut self, cx: &mut Context<'_>, most: u64, waits: Waits) -> Poll<Result<u64, FlowError>> {
         let least = if waits == Waits::ForCall { most.min(self.pool.state().book.portion.chunk) } else { 1 };
         self.poll(cx, Want { least, most, waits })
     }
 
-    /// Returns the decision about the last portion: what is left in the store, and what decided. `None` if there was
-    /// none, or if the last one could not be made.
+    /// Returns the decision about the last portion, with its source and the units left in the store. `None` if there
+    /// was no portion, or the last decision could not be made.
     pub fn decision(&self) -> Option<Decision> {
         self.pool.state().book.last().map(|last| last.decision.clone())
     }

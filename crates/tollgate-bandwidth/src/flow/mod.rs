@@ -1,15 +1,10 @@
-//! Flows: units that pass one after the other, such as bytes and messages, taken from the store in portions.
+//! Flows of units that pass one after the other, such as bytes and messages, taken from the store in portions.
 //!
-//! The counters of a key or a request come in; a [`Flow`] goes out, from which units are taken mostly without a call.
-//! Flows of the same counters share a [`pool`].
+//! Flows of the same counters share a [`pool`]: its bookkeeping in `book.rs` and the size of portions in `portion.rs`
+//! need no store and no runtime.
 //!
-//! - `book.rs` is what a pool holds and who waits for it: no store, no runtime; `portion.rs` says how large portions are.
-//! - `pool.rs` is what flows of one key share: it calls the store, and keeps the time.
-//! - `handle.rs` is what users hold.
-//! - `stream.rs` paces streams and sinks (feature `stream`).
-//!
-//! Invariants: what passes was admitted before; what was admitted passes or is refunded, once; at most one call is in
-//! flight for a pool; when the last flow of a pool is dropped, nothing is held and no task is left.
+//! Invariants: units that pass were allowed before; allowed units pass or are refunded, once; a pool has at most one
+//! call in flight; when the last flow of a pool is dropped, no units are held and no task is left.
 
 mod book;
 mod error;

@@ -1,10 +1,10 @@
-//! A pool: the units that the flows of one key share in this process, and who waits for them.
+//! A pool: the units that the flows of one key share in this process, and the queue for them.
 //!
-//! Whoever needs units calls the store in place. If it does not decide at once, the task of the pool waits for the
-//! decision, as the caller may leave. The task comes back when units are to be refunded, or the store is to be called
-//! again. It holds the pool for a call at most, and ends with it.
+//! A caller that needs units calls the store itself. If the store does not decide immediately, the task of the pool
+//! waits for the decision, because the caller may leave. The task wakes when units are to be refunded, or the store is
+//! to be called again. It holds the pool only during a call, and ends with the pool.
 //!
-//! A lock is never held while the store is called, a task is spawned, or a waker is woken or dropped.
+//! No lock is held while the store is called, a task is spawned, or a waker is woken or dropped.
 
 use std::collections::HashMap;
 use std::mem;
@@ -23,29 +23,27 @@ use super::book::{Book, Waits, Want};
 use super::error::FlowError;
 use crate::events::Metrics;
 
-/// Why no decision could be made.
 const PANICKED: &str = "the store panicked";
 const NO_RUNTIME: &str = "a flow needs a tokio runtime, as its store does not decide at once";
 
-/// A call to the store, until its decision is in the book.
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The pools that have flows, by their counters: those of a limiter or layer differ from those of any other.
+/// Pools that have flows, by their counters, which are distinct for each limiter or layer.
 static POOLS: LazyLock<Mutex<HashMap<Counters, Weak<Pool>>>> = LazyLock::new(Mutex::default);
 
-/// The units that flows of one key share. With its last flow it refunds what is left.
+/// Units that flows of one key share. Dropping it refunds the units left.
 pub(super) struct Pool {
     state: Mutex<State>,
     counters: Counters,
     pub(super) metrics: Metrics,
-    /// Woken when its task may have to come back sooner than it thinks.
+    /// Wakes the task if it may have to act sooner than planned.
     woken: Arc<Notify>,
 }
 
 pub(super) struct State {
     pub(super) book: Book,
     has_task: bool,
-    /// A call for the task to wait for.
+    /// Call that the task is to wait for.
     call: Option<Call>,
 }
 
@@ -62,18 +60,18 @@ pub(super) fn of(counters: Counters) -> Arc<Pool> {
     pool
 }
 
-/// Locks the pools. None is dropped while they are locked.
+/// No pool may be dropped while the pools are locked.
 fn pools() -> MutexGuard<'static, HashMap<Counters, Weak<Pool>>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {
-    /// Locks the state. Nothing panics while it is locked.
+    /// Nothing panics while the state is locked.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and does without the lock what follows.
+    /// Changes the state, then refunds and wakes without the lock.
     fn update<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state();
         let result = change(&mut state);
@@ -88,7 +86,7 @@ impl Pool {
         result
     }
 
-    /// Takes units that are leased, or returns why not, if that is known without waiting.
+    /// Takes leased units; `None` if that takes a wait.
     pub(super) fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
         if want.least == 0 {
             return Some(Ok(0));
@@ -111,7 +109,6 @@ impl Pool {
         Some(state.book.refusal(want.least)).filter(FlowError::is_denied).map(Err)
     }
 
-    /// Takes units, or waits for them in line.
     pub(super) async fn acquire(self: &Arc<Self>, want: Want) -> Result<u64, FlowError> {
         loop {
             if let Some(taken) = self.take(want) {
@@ -119,13 +116,13 @@ impl Pool {
             }
             let (since, (sender, woken)) = (Instant::now(), oneshot::channel());
             let place = Place { pool: self, ticket: self.update(|state| state.book.join(want, sender)) };
-            // A store that decides at once does so here.
+            // A store that decides without waiting does so here.
             self.lease();
             // Its sender is dropped to wake it.
             let _ = woken.await;
             let claimed = self.update(|state| state.book.claim(place.ticket, want.least));
-            // It was polled so late that its units were refunded, or gained by now, or that the store is back; or the task
-            // was lost.
+            // The future may have been polled so late that its units were refunded, or replenished by now, or that the
+            // store has recovered; or the task was lost.
             let is_over = |error: &FlowError| error.is_pending() || want.waits == Waits::ForQuota && error.is_denied();
             if claimed.as_ref().is_err_and(is_over) {
                 continue;
@@ -138,7 +135,7 @@ impl Pool {
 }
 
 impl Pool {
-    /// Calls the store for what is needed, until it does not decide at once; what is left is for the task.
+    /// Calls the store until enough units are leased, or until a call has to wait, which the task then takes over.
     fn lease(self: &Arc<Self>) {
         self.call_due();
         self.woken.notify_one();
@@ -157,7 +154,6 @@ impl Pool {
         }
     }
 
-    /// Calls the store for units. If it does not decide at once, the call is left to the task.
     fn call(self: &Arc<Self>, units: u64) {
         let checks = self.counters.checks();
         let units = self.update(|state| {
@@ -186,13 +182,11 @@ impl Pool {
         self.update(|state| state.book.decided(units, decided));
     }
 
-    /// Notes that no decision can be made.
     fn fail(&self, why: &'static str) {
         self.decided(0, Err(Error::store("no units can be leased", why)));
     }
 }
 
-/// The task of a pool.
 struct Task(Weak<Pool>);
 
 impl Task {
@@ -211,8 +205,8 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// If the pool is still there, the runtime has ended: those in line join it again, and have another task do it. Or the
-    /// store has panicked.
+    /// If the pool is still there, the runtime has ended or the store has panicked: the waiters queue again, and start
+    /// another task.
     fn drop(&mut self) {
         let Some(pool) = self.0.upgrade() else { return };
         if thread::panicking() {
@@ -227,7 +221,7 @@ impl Drop for Task {
     }
 }
 
-/// A place in the line of a pool, which is left when it is dropped.
+/// Place in the queue of a pool, which dropping it leaves.
 struct Place<'a> {
     pool: &'a Pool,
     ticket: u64,
@@ -236,7 +230,7 @@ struct Place<'a> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.pool.update(|state| state.book.leave(self.ticket));
-        // The task waits for what this one needed.
+        // The task waits for the units of this waiter.
         self.pool.woken.notify_one();
     }
 }

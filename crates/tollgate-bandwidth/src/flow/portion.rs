@@ -1,7 +1,6 @@
-//! How large portions are: by what quotas gain in a moment, and by how fast portions are used up.
+//! Sizes of portions, by the rate of the quotas and by how fast portions are used up.
 //!
-//! Quotas and decisions come in; the units of a call, and until when none is of use, go out. All is arithmetic
-//! on what the store has replied: a portion that is too large or too small costs calls or waits, and never admits more.
+//! A portion that is too large or too small costs calls or waits, and never allows more units.
 
 use std::time::Duration;
 
@@ -10,35 +9,32 @@ use tollgate::policy::Algorithm;
 use tollgate::store::{Check, Mode};
 use tollgate::{Decision, Outcome, Quota};
 
-/// A portion is what the slowest quota gains in this time.
+/// A portion is the number of units that the slowest quota replenishes in this time.
 const USUAL: Duration = Duration::from_millis(250);
 
 /// A portion that is used up in less time is followed by a larger one.
 const FAST: Duration = Duration::from_millis(125);
 
-/// How much of a capacity one portion is at most, unless quotas gain more in [`USUAL`].
+/// Divisor of the capacity for the largest portion, unless quotas replenish more in [`USUAL`].
 const PART: u64 = 32;
 
-/// The units of a usual frame.
+/// Bytes of a usual frame.
 const CHUNK: u64 = 1 << 14;
 
-/// The portion where nothing is limited.
 const UNLIMITED: u64 = 1 << 20;
 
-/// The longest time without a call while somebody waits: units may be refunded, and counters reset.
+/// Longest time between calls while a caller waits, because units may be refunded and counters reset.
 const LONGEST_HOLD: Duration = Duration::from_secs(5);
 
-/// The size of the next portion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portion {
-    /// The units to hold.
     pub(super) units: u64,
-    /// What the slowest quota gains in [`USUAL`].
+    /// Units that the slowest quota replenishes in [`USUAL`].
     base: u64,
     most: u64,
-    /// The units that can be taken at once, so the most of one call.
+    /// Most units of one call.
     pub(super) capacity: u64,
-    /// The units that are worth a frame.
+    /// Fewest units worth a frame.
     pub(super) chunk: u64,
 }
 
@@ -47,7 +43,7 @@ impl Portion {
         let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
         let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
-        // Where none is enforced, portions are those of all, so that what passes is counted.
+        // If no policy is enforced, all determine the portions, so that units are counted.
         let counted = || checks.iter().filter(|check| check.mode == Mode::Enforce || capacity == u64::MAX);
         let gain = counted().map(|check| gained(check.counter.quota(), USUAL)).min().unwrap_or(UNLIMITED);
         let base = gain.clamp(1, (capacity / 4).max(1));
@@ -60,7 +56,7 @@ impl Portion {
         *self = Self { units: self.units.clamp(next.base, next.most), ..next };
     }
 
-    /// Learns from the decision that admitted a portion `after` the one before.
+    /// Adapts to a portion that was allowed `after` the one before.
     pub(super) fn admitted(&mut self, after: Option<Duration>, decision: &Decision) {
         match after {
             Some(after) if after < FAST => self.units = self.units.saturating_mul(2),
@@ -72,19 +68,18 @@ impl Portion {
     }
 }
 
-/// What a decision says about the next ones, for a while.
+/// Conclusions from a decision, for a while.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) decision: Decision,
     pub(super) at: Instant,
-    /// When to call again for as much as is wanted.
+    /// Time of the next call for all wanted units.
     pub(super) until: Instant,
-    /// Whether the store refused what it said was left.
+    /// Whether the store denied units that it had reported as left.
     refused_what_was_left: bool,
 }
 
 impl Hold {
-    /// What a decision on `cost` units says, if `wanted` units are wanted next.
     pub(super) fn of(decision: Decision, cost: u64, wanted: u64, now: Instant) -> Self {
         let is_allowed = decision.is_allowed();
         let mut hold = Self { decision, at: now, until: now + LONGEST_HOLD, refused_what_was_left: false };
@@ -97,18 +92,18 @@ impl Hold {
         hold
     }
 
-    /// Follows who waits, if less is wanted than before.
+    /// Shortens the hold if fewer units are wanted than before.
     pub(super) fn shorten(&mut self, wanted: u64) {
         let wait = self.ready(wanted).map_or(LONGEST_HOLD, |ready| ready - self.at);
         self.until = self.until.min(self.at + wait.max(Duration::from_millis(1)));
     }
 
-    /// Returns whether the wait is so long that a call for little is worth it.
+    /// Returns `true` if the wait is so long that a call for a few units is worth it.
     pub(super) fn is_long(&self) -> bool {
         self.until - self.at > 2 * USUAL
     }
 
-    /// Returns the units that are left now, unless others took some.
+    /// Units left at `now`, unless other processes took some.
     pub(super) fn left(&self, now: Instant) -> u64 {
         let left = |outcome: &Outcome| {
             let gain = if returns_evenly(outcome) { gained(outcome.quota(), now - self.at) } else { 0 };
@@ -117,7 +112,7 @@ impl Hold {
         if self.refused_what_was_left { 0 } else { enforced(&self.decision).map(left).min().unwrap_or(u64::MAX) }
     }
 
-    /// Returns when units may be left; `None` if no wait can help.
+    /// Time from which units may be left; `None` if no wait can help.
     fn ready(&self, units: u64) -> Option<Instant> {
         let wait = |outcome: &Outcome| match self.refused_what_was_left {
             true => outcome.wait(),
@@ -128,7 +123,7 @@ impl Hold {
         waits.try_fold(self.at, |ready, wait| Some(ready.max(self.at.checked_add(wait?)?)))
     }
 
-    /// Returns when units are admitted that are not left now, unless others take them; `None` if no wait can help.
+    /// Time from which units that are not left now are allowed, unless others take them; `None` if no wait can help.
     pub(super) fn retry(&self, units: u64) -> Option<Instant> {
         let ready = self.ready(units)?;
         let of_window = |outcome: &&Outcome| outcome.remaining() < units && !returns_evenly(outcome);
@@ -143,12 +138,12 @@ fn enforced(decision: &Decision) -> impl Iterator<Item = &Outcome> {
     decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
 }
 
-/// Returns whether units return one by one: those of a window do not, and nothing is left while a key is banned.
+/// Returns `true` if units return one by one; the units of a window do not, and none do while a key is banned.
 fn returns_evenly(outcome: &Outcome) -> bool {
     outcome.quota().algorithm() == Algorithm::TokenBucket && !outcome.is_banned()
 }
 
-/// Returns how long to wait until `units` are left, which are more than there are; `None` if no wait can help.
+/// `units` must be more than are left; `None` if no wait can help.
 fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     let quota = outcome.quota();
     if returns_evenly(outcome) {
@@ -159,17 +154,16 @@ fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     if outcome.is_allowed() && outcome.remaining() > 0 { Some(USUAL) } else { outcome.wait() }
 }
 
-/// Returns the units that are worth a frame: fewer may be gained again and again while somebody waits for them.
+/// Fewest units worth a frame, because fewer may be replenished again and again while a caller waits for them.
 fn chunk_of(quota: &Quota) -> u64 {
     gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
 }
 
-/// Returns the outcome of a look as that of a check for a frame, if too little is left for one; `free` units of the quota
-/// can be left at most.
+/// Denies a peek that leaves too little for a frame; at most `free` units can be left.
 pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     let chunk = chunk_of(outcome.quota()).min((free / 4).max(1));
     let wait = || match chunk {
-        // That of the store, which may have decided by a share of the quota.
+        // The wait of the store, because the store may have decided by a share of the quota.
         1 => outcome.wait(),
         _ if returns_evenly(outcome) => until(outcome, chunk),
         // When a part of a window returns is not known.
@@ -178,7 +172,6 @@ pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     (outcome.remaining() < chunk).then(|| outcome.to_denied(wait()))
 }
 
-/// Returns the units that a quota gains in a time.
 fn gained(quota: &Quota, time: Duration) -> u64 {
     let units = u128::from(quota.limit()) * time.as_nanos() / quota.window().as_nanos();
     u64::try_from(units).unwrap_or(u64::MAX)

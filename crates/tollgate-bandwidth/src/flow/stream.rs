@@ -14,32 +14,30 @@ use super::handle::Flow;
 pin_project! {
     /// A stream or sink whose items wait until a [`Flow`] has units for them.
     ///
-    /// As a stream it polls the inner one for an item, waits for the item's units, and yields it. As a sink it accepts
-    /// one item, waits for its units, and passes it on before it accepts the next one. So it holds at most one item of
-    /// each direction.
+    /// As a stream, it polls the inner stream for an item, waits for the item's units, and yields it. As a sink, it
+    /// accepts one item, waits for its units, and passes the item on before it accepts the next one. So it holds at
+    /// most one item in each direction.
     ///
-    /// [`Flow::pace`] makes one. A stream yields results: an item for which no decision could be made
-    /// ([`FlowError::is_unavailable`]) is dropped, and the error comes in its place. The errors of a sink are
-    /// [`PacedError`]s.
+    /// [`Flow::pace`] creates it. A stream yields results: if no decision about an item could be made
+    /// ([`FlowError::is_unavailable`]), the stream drops the item and yields the error. A sink fails with
+    /// [`PacedError`].
     ///
     /// # Cancellation
     ///
-    /// If it is dropped, the item that waits is dropped with it, and took nothing.
+    /// If it is dropped, a waiting item is dropped with it and takes no units.
     #[must_use = "streams do nothing unless polled"]
     pub struct Paced<S, T, C> {
         #[pin]
         inner: S,
         cost: C,
-        // What is both a stream and a sink is polled in both directions, perhaps by two tasks.
+        // Each direction has its state, because a type that is both a stream and a sink may be polled by two tasks.
         stream: Waiting<T>,
         sink: Waiting<T>,
     }
 }
 
-/// The item that waits in one direction.
 struct Waiting<T> {
     flow: Flow,
-    /// The item, and its units.
     item: Option<(T, u64)>,
 }
 
@@ -47,7 +45,7 @@ struct Waiting<T> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PacedError<E> {
-    /// That of the inner sink.
+    /// The error of the inner sink.
     Inner(E),
     /// No decision could be made about the units of an item.
     Flow(FlowError),
@@ -72,7 +70,7 @@ impl<E: std::error::Error + 'static> std::error::Error for PacedError<E> {
 }
 
 impl Flow {
-    /// Paces a stream or a sink: each item waits until the quota has gained its units, which `cost` returns.
+    /// Paces a stream or a sink: each item waits until the quota has replenished its units, which `cost` returns.
     ///
     /// # Examples
     ///
@@ -112,7 +110,7 @@ impl<S, T, C> Paced<S, T, C> {
         &self.stream.flow
     }
 
-    /// Returns the inner stream or sink; an item that waits is dropped.
+    /// Returns the inner stream or sink. A waiting item is dropped.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -150,7 +148,6 @@ where
     S: Sink<T>,
     C: FnMut(&T) -> u64,
 {
-    /// Passes the item on that waits.
     fn poll_pass(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), PacedError<S::Error>>> {
         let mut this = self.project();
         let Waiting { flow, item: waiting } = this.sink;

@@ -1,4 +1,4 @@
-//! The table `[ratios]` of a TOML file: the settings of a store, of which only the tally is missing.
+//! The table `[ratios]` of a TOML file: all settings of a store but its tally.
 
 mod fault;
 
@@ -15,23 +15,23 @@ use self::fault::{At, Fault, Source, one_line};
 use crate::builder::{check_life, check_report, check_shards, check_tick};
 use crate::{RatioStore, RatioStoreBuilder, Tally};
 
-/// Each takes about a kilobyte.
+/// Each key takes about a kilobyte.
 const MOST_KEYS: usize = 10_000_000;
 
-/// The ratio store of a TOML file, whose table `[ratios]` this reads: what other tables hold is for other crates.
+/// The ratio store of a TOML file, from the table `[ratios]`. Other tables are for other crates.
 ///
-/// | field | what it holds | default |
+/// | field | value | default |
 /// | --- | --- | --- |
 /// | `tick` | how often each process reports: `"100ms"` to `"60s"`, in whole milliseconds; the same in all processes | `"1s"` |
 /// | `ttl` | how long the last ratio holds if the tally does not reply: 2 to 600 ticks | 10 ticks |
-/// | `report` | how many counters a report has at most in each shard, 1 to 512 | 256 |
-/// | `keys` | how many keys are kept at most, 1 to 10000000 | 10000 |
+/// | `report` | the most counters of a report in each shard, 1 to 512 | 256 |
+/// | `keys` | the most keys that are kept, 1 to 10000000 | 10000 |
 /// | `shards` | into how many shards the tally divides counters, 1 to 16; the same in all processes | 1 |
 /// | `fair` | `{ policy = "NAME", by = "NAME" }`: requests of the first policy are dropped by callers, which are the keys of the second: see [`RatioStoreBuilder::fair`] | none |
 ///
-/// A policy that has no ratio, such as one by a concurrency or with a ban, is an error of the layer. Two of them are equal if
-/// their settings are: a service that reads its file again knows by that whether the table has changed. A store in use does
-/// not change with it.
+/// If a policy cannot have a ratio, such as a concurrency or a policy with a ban, the layer does not build. Two values
+/// are equal if their settings are, so a service that reads its file again can tell whether the table has changed. A
+/// store in use does not change with the file.
 ///
 /// # Examples
 ///
@@ -69,11 +69,11 @@ impl RatioConfig {
         Self::read(&Source { name: None, text })
     }
 
-    /// Reads a file. Without the table it is `None`.
+    /// Reads a file. Returns `None` if it does not have the table.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read as UTF-8, and as [`from_toml`](Self::from_toml); the message starts with the path.
+    /// If the file cannot be read as UTF-8, and like [`from_toml`](Self::from_toml). The message starts with the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
         let name = one_line(&path.as_ref().display().to_string());
         let text = std::fs::read_to_string(path)
@@ -100,13 +100,12 @@ impl RatioConfig {
     }
 }
 
-/// The file, as far as this crate reads it.
+/// Parts of the file that this crate reads.
 #[derive(Deserialize)]
 struct File {
     ratios: Option<RatioTable>,
 }
 
-/// The table `[ratios]`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table, under [ratios]")]
 struct RatioTable {
@@ -118,7 +117,7 @@ struct RatioTable {
     fair: Option<Fair>,
 }
 
-/// The policy whose drops are divided, and the one whose keys are the callers.
+/// Policy whose drops are divided, and policy whose keys are the callers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { policy = \"global\", by = \"caller\" }")]
 struct Fair {
@@ -126,7 +125,7 @@ struct Fair {
     by: Spanned<String>,
 }
 
-/// A duration in the format of `humantime`, without units that have no fixed length.
+/// Duration in the format of `humantime`, without units of variable length.
 struct Period(Duration);
 
 impl<'de> Deserialize<'de> for Period {

@@ -1,5 +1,5 @@
-//! Errors with their place in a file, which are one line: `FILE line N: MESSAGE (column N)`, without the file where only a text is
-//! known. Lines and columns begin at 1, and columns count characters.
+//! Errors with their position in a file, as one line: `FILE line N: MESSAGE (column N)`, without `FILE` if only the
+//! text is known. Lines and columns begin at 1, and columns count characters.
 
 use std::fmt::Display;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use std::ops::Range;
 use tollgate::Error;
 use toml::Spanned;
 
-/// What serde expects, in words of the format.
+/// Expectations of serde, in words of the file format.
 const WORDS: &[(&str, &str)] = &[
     ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
     ("expected f64", "expected a number such as 0.2 or 2, without quotes"),
@@ -16,7 +16,7 @@ const WORDS: &[(&str, &str)] = &[
     ("expected a map", "expected a table"),
 ];
 
-/// What is wrong in a file, and the bytes at fault.
+/// Error message with the byte range at fault.
 #[derive(Debug)]
 pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
 
@@ -26,10 +26,10 @@ impl Fault {
     }
 }
 
-/// The message begins with the names of tables and option: `policy.limit: ...`.
+/// Begins the message with the names of tables and option: `policy.limit: ...`.
 impl From<toml::de::Error> for Fault {
     fn from(mut error: toml::de::Error) -> Self {
-        // With the text it would show the line instead of the names.
+        // With its input, the message would have the line instead of the names.
         error.set_input(None);
         let shown = error.to_string();
         let message = match shown.trim_end().trim_end_matches('`').rsplit_once("\nin `") {
@@ -41,7 +41,6 @@ impl From<toml::de::Error> for Fault {
     }
 }
 
-/// Adds the place of a field to an error.
 pub(super) trait At<T> {
     fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault>;
 }
@@ -52,12 +51,9 @@ impl<T, E: Display> At<T> for Result<T, E> {
     }
 }
 
-/// A file's text, and its name if it has one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    /// The path it was read from.
     pub(super) name: Option<&'a str>,
-    /// All of its text, which places refer to.
     pub(super) text: &'a str,
 }
 
@@ -68,7 +64,7 @@ impl Source<'_> {
         Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
     }
 
-    /// The line of a place, and its column; the end of the file belongs to its last line.
+    /// Line and column; the end of the file belongs to its last line.
     pub(super) fn position(&self, place: &Range<usize>) -> (usize, usize) {
         let text = self.text.as_bytes();
         let before = &text[..place.start.min(text.trim_ascii_end().len())];

@@ -1,4 +1,4 @@
-//! Values with a syntax of their own.
+//! Values with their own syntax.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use toml::Spanned;
 
 use super::fault::{At, Fault};
 
-/// A duration in the format of `humantime`, without units that have no fixed length.
+/// Duration in the format of `humantime`, without units of variable length.
 pub(super) struct Period(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Period {
@@ -34,7 +34,6 @@ fn period(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{text:?} is not a duration ({error}): {ADVICE}"))
 }
 
-/// The table `critical`: the header, and its only value, that make a request critical.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { header = \"x-priority\", value = \"high\" }")]
 pub(super) struct Critical {
@@ -56,7 +55,6 @@ impl Critical {
     }
 }
 
-/// The only value of a header.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TheValue {
     header: HeaderName,

@@ -1,4 +1,4 @@
-//! The database as a backend of the crate's store.
+//! PostgreSQL as a backend of [`BackendStore`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,17 +21,16 @@ pub struct Postgres {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all clones and transactions share.
 pub(crate) struct Inner {
     pub(crate) pool: Pool,
     pub(crate) budget: Duration,
-    /// Begins a transaction that the server bounds.
     pub(crate) begin: String,
     pub(crate) sweep: Sweep,
 }
 
 impl Postgres {
-    /// Returns a store on this database, with its budget and as many transactions at once as the pool has connections.
+    /// Returns a store on this database, with its timeout and as many concurrent transactions as the pool has
+    /// connections.
     ///
     /// # Errors
     ///
@@ -53,8 +52,7 @@ impl Inner {
     }
 }
 
-/// Returns the statements that begin a transaction in which no statement, no wait for a lock and no pause of the client is
-/// longer than `bound`.
+/// Begins a transaction in which no statement, no wait for a lock and no pause of the client is longer than `bound`.
 pub(crate) fn begin(bound: Duration) -> String {
     // 0 is no bound.
     let ms = bound.as_millis().clamp(1, 3_600_000);

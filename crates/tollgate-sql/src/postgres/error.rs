@@ -1,4 +1,4 @@
-//! The errors of PostgreSQL as those of the crate: by their kinds the circuit breaker and metrics count them.
+//! Conversion of PostgreSQL errors into kinds, by which the circuit breaker and metrics count them.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,7 +7,6 @@ use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tollgate::Error;
 
-/// Returns the error of a call.
 pub(crate) fn of_call(error: tokio_postgres::Error) -> Error {
     if is_timeout(&error) {
         return Error::timeout(format!("postgres gave up: {}", text(&error)));
@@ -21,7 +20,6 @@ pub(crate) fn of_call(error: tokio_postgres::Error) -> Error {
     Error::store("postgres replied with an error", error)
 }
 
-/// Returns the error of taking a connection from the pool.
 pub(crate) fn of_pool(error: PoolError) -> Error {
     match error {
         PoolError::Backend(error) => of_call(error),
@@ -32,17 +30,17 @@ pub(crate) fn of_pool(error: PoolError) -> Error {
     }
 }
 
-/// Returns whether the transaction was certainly rolled back because of another one, and may be tried again.
+/// Returns `true` if another transaction certainly rolled back this one, which may be tried again.
 pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
     [&SqlState::T_R_SERIALIZATION_FAILURE, &SqlState::T_R_DEADLOCK_DETECTED]
         .into_iter()
         .any(|code| error.code() == Some(code))
 }
 
-/// Returns the error of a transaction that was to be committed. `is_before` says whether a statement before COMMIT failed.
+/// Error of a transaction that was to be committed; `is_before` is `true` if a statement before COMMIT failed.
 ///
-/// An error of a statement, also of COMMIT, rolls back. A server that shuts down, or ends a session that paused, says so
-/// instead of making the next statement. After anything else COMMIT may have been made.
+/// An error of a statement, even of COMMIT, rolls back. A server that shuts down, or ends a paused session, says so
+/// instead of executing the next statement. After any other failure COMMIT may have succeeded.
 pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error {
     let severity = error.as_db_error().and_then(DbError::parsed_severity);
     let ends = |code: &SqlState| code.code().starts_with("57P0") || code.code().starts_with("25P0");
@@ -55,7 +53,7 @@ pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error 
     if is_rolled_back { error.unsent() } else { error }
 }
 
-/// Returns the error of a transaction whose connection has ended before anything of it was committed.
+/// The connection ended before anything was committed.
 pub(crate) fn lost() -> Error {
     Error::connection("the connection to postgres was lost", io::Error::from(io::ErrorKind::BrokenPipe)).unsent()
 }
@@ -66,7 +64,7 @@ fn is_timeout(error: &tokio_postgres::Error) -> bool {
         .any(|code| error.code() == Some(code))
 }
 
-/// Returns whether the connection could not be made, was refused, or has ended.
+/// Returns `true` if the connection could not be made, was rejected, or has ended.
 fn is_connection(error: &tokio_postgres::Error) -> bool {
     // Class 08 is connections, 28 is authorization, 57P is a server that stops or starts.
     let by_code = |code: &SqlState| {
@@ -77,7 +75,7 @@ fn is_connection(error: &tokio_postgres::Error) -> bool {
     error.code().map_or_else(|| error.is_closed() || by_io(), by_code)
 }
 
-/// Returns the message of the server, or of the client if the server sent none.
+/// Message of the server, or of the client if the server sent none.
 fn text(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }

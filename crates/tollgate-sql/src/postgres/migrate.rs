@@ -1,13 +1,11 @@
-//! Creating the table.
-
 use tollgate::Error;
 
 use super::backend::Postgres;
 use super::error::of_call;
 use super::pool;
 
-/// The number of the lock under which the table is created: `IF NOT EXISTS` alone fails if two create it at once. It is
-/// the bytes of `tollgate`.
+/// Number of the lock under which the table is created, the bytes of `tollgate`, because `IF NOT EXISTS` alone fails if
+/// two processes create the table at once.
 const LOCK: u64 = u64::from_be_bytes(*b"tollgate");
 
 impl Postgres {
@@ -32,7 +30,7 @@ impl Postgres {
 
     async fn create(&self, kind: &str) -> Result<(), Error> {
         let client = pool::client(&self.inner.pool).await?;
-        // Several statements in one call are one transaction. Updates leave room in their pages for the next ones.
+        // Several statements in one call are one transaction. The fill factor leaves space in pages for later updates.
         let create = format!(
             "SELECT pg_advisory_xact_lock({LOCK});
              CREATE {kind} TABLE IF NOT EXISTS tollgate_states (

@@ -1,5 +1,3 @@
-//! Connections of the pool, and connecting independently of the caller.
-
 use deadpool_postgres::{Object, Pool};
 use tokio::runtime::Handle;
 use tollgate::Error;
@@ -10,12 +8,8 @@ use super::sql::Statements;
 
 /// Takes a connection from the pool, or makes one.
 ///
-/// Connecting may take longer than a decision, so it is a task of its own: if its caller times out meanwhile, the pool has
-/// the connection for the next one.
-///
-/// # Errors
-///
-/// If there is no connection in time, or no runtime.
+/// Connecting may take longer than a decision, so it is a separate task: if its caller times out, the pool has the
+/// connection for the next caller.
 pub(crate) async fn session(pool: &Pool) -> Result<Session, Error> {
     let runtime = Handle::try_current();
     let runtime = runtime.map_err(|_| Error::invalid("calls to postgres need a tokio runtime: make them in one"))?;

@@ -1,4 +1,4 @@
-//! A connection in a transaction, which leaves the transaction before it returns to the pool.
+//! A connection in a transaction, which ends the transaction before it returns to the pool.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tokio::time::timeout;
 
 use super::sql::Statements;
 
-/// How long a connection may take to reply to what was abandoned before it is closed.
+/// Time for replies to abandoned calls, after which the connection is closed.
 const ABANDONED: Duration = Duration::from_secs(2);
 
-/// A connection that is in a transaction, or about to begin one. When it is dropped, the transaction is rolled back.
+/// Connection that is in a transaction, or about to begin one. Dropping it rolls back.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// `None` once the connection has returned to the pool.
     client: Option<Object>,
     statements: Statements,
-    /// Whether a call was sent of which the reply is not known.
+    /// Whether the reply to a call is unknown.
     is_waiting: bool,
 }
 
@@ -27,8 +27,8 @@ impl Session {
         Self { client: Some(client), statements, is_waiting: false }
     }
 
-    /// Makes calls. If the future is dropped before they have returned, the connection waits for their replies before it
-    /// is used again.
+    /// If the future is dropped before the calls have returned, the connection waits for their replies before it is
+    /// used again.
     pub(crate) async fn call<T>(&mut self, calls: impl AsyncFnOnce(&ClientWrapper, &Statements) -> T) -> T {
         self.is_waiting = true;
         let client = self.client.as_ref().expect("only `end` and `drop` take it");
@@ -41,7 +41,6 @@ impl Session {
         self.client.as_ref().is_none_or(|client| client.is_closed())
     }
 
-    /// Returns the connection to the pool after its transaction has ended.
     pub(crate) fn end(mut self) {
         drop(self.client.take());
     }
@@ -51,7 +50,7 @@ impl Drop for Session {
     fn drop(&mut self) {
         let Some(client) = self.client.take() else { return };
         if !self.is_waiting {
-            // Sent by the first poll. The reply is not waited for: whatever the connection sends next comes after it.
+            // Sent by the first poll. The reply is not awaited, because all later replies of the connection follow it.
             drop(client.batch_execute("ROLLBACK").now_or_never());
             return;
         }
@@ -62,8 +61,8 @@ impl Drop for Session {
     }
 }
 
-/// A connection whose calls were abandoned. It is closed when it is dropped, as by a runtime that stops: in the pool it
-/// would keep its transaction, and the locks.
+/// Connection whose calls were abandoned. Dropping it closes it, like when a runtime stops: in the pool it would keep
+/// its transaction and the locks.
 struct Abandoned(Option<Object>);
 
 impl Drop for Abandoned {
@@ -72,7 +71,7 @@ impl Drop for Abandoned {
     }
 }
 
-/// Rolls back after the calls that were abandoned, and returns the connection to the pool if the server confirms it.
+/// Returns the connection to the pool only if the server confirms the rollback.
 async fn roll_back(mut abandoned: Abandoned) {
     let Some(client) = &abandoned.0 else { return };
     if matches!(timeout(ABANDONED, client.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {

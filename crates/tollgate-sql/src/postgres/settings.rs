@@ -1,5 +1,3 @@
-//! Settings of the database, and connecting to it.
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use super::backend::{Inner, Postgres};
 const BUDGET: Duration = Duration::from_millis(100);
 const POOL: usize = 16;
 
-/// How long connecting may take. It goes on when the decision that began it has timed out.
+/// Connecting continues after the decision that began it has timed out.
 const CONNECTING: Duration = Duration::from_secs(5);
 
 /// Settings of a [`Postgres`].
@@ -39,10 +37,10 @@ impl Postgres {
         PostgresBuilder { url: url.to_owned(), budget: BUDGET, pool_size: POOL }
     }
 
-    /// Returns the database of a pool, which may have other uses as well. `budget` is how long a decision may take; at
+    /// Creates the database from a pool, which may have other uses as well. `budget` is the timeout of a decision, at
     /// least 1 ms.
     ///
-    /// Give the pool a timeout for waiting of about the budget, and one for connecting of some seconds.
+    /// Set the pool's wait timeout to about the same time, and its connect timeout to some seconds.
     pub fn with_pool(pool: Pool, budget: Duration) -> Self {
         Self { inner: Arc::new(Inner::new(pool, budget.max(Duration::from_millis(1)))) }
     }
@@ -80,7 +78,7 @@ impl PostgresBuilder {
     }
 }
 
-/// An error about a setting. The URL is not repeated, as it may have a password.
+/// The URL is not repeated, because it may have a password.
 fn invalid(what: &str, error: &dyn std::error::Error) -> Error {
     let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
     Error::invalid(format!("the {what} of postgres is not valid: {error}{cause}"))

@@ -1,35 +1,33 @@
-//! The statements, which are prepared once for each connection.
+//! Statements, which are prepared once for each connection.
 
 use deadpool_postgres::ClientWrapper;
 use futures::try_join;
 use tokio_postgres::{Error, Statement};
 
-/// Takes the locks of some ids until the transaction ends, in ascending order of their numbers. The seed is the table's
-/// oid, so other advisory locks of the database are unlikely to have the same numbers; if some have, they only wait.
+/// Locks ids until the transaction ends, in ascending order of their numbers. The seed is the table's oid, so other
+/// advisory locks are unlikely to have the same numbers; a collision only causes a wait.
 const LOCK: &str = "
 SELECT pg_advisory_xact_lock(number) FROM (
   SELECT DISTINCT hashtextextended(id, 'tollgate_states'::regclass::oid::bigint) AS number
   FROM unnest($1::text[]) AS id ORDER BY number
 ) AS locks";
 
-/// Returns, for each id in the given order, the microseconds since the Unix epoch and its state.
+/// Microseconds since the Unix epoch and state of each id, in the given order.
 const LOAD: &str = "
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, row.state
 FROM unnest($1::text[]) WITH ORDINALITY AS wanted (id, place)
 LEFT JOIN tollgate_states AS row ON row.id = wanted.id COLLATE \"C\" AND row.expires_at > clock_timestamp()
 ORDER BY wanted.place";
 
-/// Writes states: ids, states, and how long each may matter in microseconds.
+/// Parameters: ids, states, and microseconds for which each state may matter.
 const WRITE: &str = "
 INSERT INTO tollgate_states AS row (id, state, expires_at)
 SELECT id, state, clock_timestamp() + ttl * interval '1 microsecond'
 FROM unnest($1::text[], $2::bytea[], $3::bigint[]) AS new (id, state, ttl)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, expires_at = excluded.expires_at";
 
-/// Deletes the states of some ids.
 const FORGET: &str = "DELETE FROM tollgate_states WHERE id = ANY ($1::text[])";
 
-/// The statements of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Statements {
     pub(crate) lock: Statement,

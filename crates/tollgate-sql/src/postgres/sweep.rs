@@ -1,5 +1,3 @@
-//! Removing expired rows, in portions.
-
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,20 +13,19 @@ use super::pool;
 use super::session::Session;
 use super::sql::Statements;
 
-/// How many rows a process writes until it sweeps.
+/// Written rows after which a process sweeps.
 const WRITES: usize = 1_000;
 
-/// How many rows one transaction examines; `SWEEP` has the same number.
+/// Rows that one transaction examines; `SWEEP` has the same number.
 const PORTION: i64 = 1_000;
 
-/// How many portions a process examines each time: 4 rows for each row written, so it examines more than it adds.
+/// Portions of a sweep: 4 rows for each row written, so a process examines more rows than it adds.
 const PORTIONS: usize = 4;
 
-/// How long one portion may take.
 const BOUND: Duration = Duration::from_secs(2);
 
-/// Removes the expired rows among the next ones after `$1`; returns the last id that was examined, and how many rows were
-/// examined and removed. A row that a decision or another process is changing is skipped.
+/// Removes expired rows among the next ones after `$1`; returns the last id examined, and the numbers of rows examined
+/// and removed. Skips rows that are locked.
 const SWEEP: &str = "
 WITH portion AS MATERIALIZED (
   SELECT id, expires_at FROM tollgate_states WHERE id > $1 ORDER BY id LIMIT 1000
@@ -42,23 +39,20 @@ WITH portion AS MATERIALIZED (
 )
 SELECT (SELECT max(id) FROM portion), (SELECT count(*) FROM portion), (SELECT count(*) FROM removed)";
 
-/// Where the sweeping of a process stands.
 #[derive(Default)]
 pub(crate) struct Sweep {
-    /// Rows that were written since the last time.
     writes: AtomicUsize,
     is_running: AtomicBool,
-    /// The last id that was examined; empty at the beginning.
     last: Mutex<String>,
 }
 
 impl Postgres {
-    /// Removes all expired rows, in transactions that examine 1,000 rows each, and returns how many. A process that writes
-    /// does this by and by on its own; this is for tables that nobody writes to any more.
+    /// Removes all expired rows, in transactions that examine 1,000 rows each, and returns the number of removed rows.
+    /// A process that writes sweeps automatically; use this for tables that are no longer written to.
     ///
     /// # Errors
     ///
-    /// If a call failed. The rows that were removed before stay so.
+    /// If a call failed. Rows removed before stay removed.
     pub async fn sweep(&self) -> Result<u64, Error> {
         let (mut last, mut removed) = (String::new(), 0);
         loop {
@@ -90,7 +84,7 @@ impl Inner {
     }
 }
 
-/// Sweeps some portions, and begins anew after the last row.
+/// Starts over after the last row.
 async fn some(inner: &Inner) -> Result<(), Error> {
     for _ in 0..PORTIONS {
         let last = inner.sweep.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -104,9 +98,8 @@ async fn some(inner: &Inner) -> Result<(), Error> {
     Ok(())
 }
 
-/// What came of one portion.
 struct Portion {
-    /// The last id, if there are rows after it.
+    /// Last id, if there are rows after it.
     last: Option<String>,
     removed: u64,
 }
@@ -127,7 +120,7 @@ async fn portion(inner: &Inner, last: &str) -> Result<Portion, Error> {
     Ok(Portion { last: last.filter(|_| examined == PORTION), removed: removed.unsigned_abs() })
 }
 
-/// Marks the sweep as over when it is dropped, however it ended.
+/// Ends the sweep when dropped, however it ended.
 struct Running(Arc<Inner>);
 
 impl Drop for Running {

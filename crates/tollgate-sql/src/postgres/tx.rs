@@ -1,4 +1,4 @@
-//! The transaction of one decision: beginning with its locks, and committing.
+//! The transaction of one decision.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::error::{is_conflict, lost, of_call, of_commit};
 use super::pool;
 use super::session::Session;
 
-/// The longest that a row is kept: years, which its time can hold.
+/// Longest time to keep a row, which its timestamp can hold.
 const LONGEST: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
 
 /// A transaction over the states that were loaded. It is rolled back if it is dropped.
@@ -26,11 +26,11 @@ pub struct PostgresTx {
 }
 
 impl PostgresTx {
-    /// Begins a transaction, locks the ids, and returns a row for each of them.
+    /// Locks the ids, and returns a row for each of them.
     ///
     /// # Errors
     ///
-    /// If a call failed. The transaction is rolled back then.
+    /// If a call failed. The transaction is then rolled back.
     pub(crate) async fn begin(inner: Arc<Inner>, ids: &[StateId]) -> Result<(Self, Vec<Row>), Error> {
         let ids: Vec<&str> = ids.iter().map(StateId::as_str).collect();
         let mut session = pool::session(&inner.pool).await?;

@@ -1,4 +1,4 @@
-//! Tables of keys that are refused for a time, after a number of refusals.
+//! Tables of keys that are banned after a number of denials.
 
 use std::time::Duration;
 
@@ -18,20 +18,19 @@ fn ban() -> Ban {
     Ban::new(3, seconds(60), seconds(100)).backoff(2.0, seconds(300))
 }
 
-/// A unit at a second is admitted, after which the window has none.
+/// The unit is the last one of the window.
 #[track_caller]
 fn fits(at: u64) -> Row {
     admits(at * S, 1, 0, (60 - at % 60) * S).ban(ban())
 }
 
-/// A unit at a second is refused until the window ends.
 #[track_caller]
 fn refused(at: u64) -> Row {
     let left = (60 - at % 60) * S;
     denies(at * S, 1, 0, left, left).ban(ban())
 }
 
-/// A unit at a second is refused by a ban, for so many more.
+/// `left` is the rest of the ban.
 #[track_caller]
 fn barred(at: u64, left: u64) -> Row {
     banned(at * S, 1, left * S).ban(ban())
@@ -42,7 +41,7 @@ fn look(now: u64, left: u64) -> Row {
     banned(now, 0, left).ban(ban())
 }
 
-/// A key that is banned at 3 s, for 100 s, and what follows.
+/// A key that is banned at 3 s, for 100 s, followed by `rows`.
 fn banned_key(name: &'static str, rows: impl IntoIterator<Item = Row>) -> Table {
     let first = [fits(0), refused(1), refused(2), barred(3, 100)];
     table(name, QUOTA, first.into_iter().chain(rows).collect::<Vec<_>>())
@@ -110,7 +109,7 @@ fn strikes() -> Vec<Table> {
         table("a_cost_above_the_capacity_is_a_strike_and_no_wait_helps_it", QUOTA, large),
         table("a_ban_is_only_looked_at_where_checks_do_not_count", QUOTA, counts_not),
     ];
-    // Where numbers of strikes may be kept in 16 bits, too.
+    // Includes numbers that do not fit 16 bits.
     tables.extend([65_534, 65_535, 65_536, 100_000].map(|after| {
         let rows = [fits(0), refused(1), admits(2 * S, 0, 0, 58 * S)];
         let rows = rows.map(|row| row.ban(Ban::new(after, seconds(60), seconds(100))));
@@ -143,7 +142,7 @@ fn several_checks() -> Vec<Table> {
         admits(at * S, cost, left, (600 - at) * S).of("other").by(Quota::fixed_window(9, us(600 * S)))
     };
     let other = |row: Row| row.of("other");
-    // That the other policy refuses takes nothing from this one, and is no strike.
+    // A denial by the other policy takes nothing from this one, and is no strike.
     let beyond = at_once([admits(0, 1, 1, 0).ban(ban()), other(never(0, 2, 1, 0))]);
     // A key that is banned takes nothing from other policies.
     let nothing = [

@@ -1,7 +1,6 @@
-//! Tables of windows of a calendar.
+//! Tables of calendar windows.
 //!
-//! All changes of clocks in here are those of 2024, which no new rules will change. Clocks start on 2024-01-18, a
-//! Thursday.
+//! All changes of clocks are from 2024, which no new rules will change. Clocks start on 2024-01-18, a Thursday.
 
 use tollgate::policy::Calendar;
 use tollgate::store::Change::{Charge, Refund};
@@ -11,13 +10,12 @@ use super::rows::{DAY, EPOCH_US, MS, Row, S, Table, adjusts, admits, denies, nev
 
 const HOUR: u64 = 3_600 * S;
 
-/// When the month of [`billing`] ends first: on January 31, in Berlin.
+/// First end of the month of [`billing`]: January 31, in Berlin.
 const JANUARY_31: u64 = unix(1_706_655_600);
 
-/// When clocks go forward in Berlin, in the night after it begins: on March 31.
+/// Start of the day whose night has the change to summer time in Berlin: March 31.
 const MARCH_31: u64 = unix(1_711_839_600);
 
-/// A time in seconds since the Unix epoch, as cases count it.
 const fn unix(seconds: u64) -> u64 {
     seconds * S - EPOCH_US
 }
@@ -26,11 +24,9 @@ pub(super) fn in_utc() -> impl Iterator<Item = Calendar> {
     [Calendar::hourly("UTC"), Calendar::daily("UTC"), Calendar::monthly("UTC")].into_iter().flatten()
 }
 
-/// The tables of this file.
-///
 /// # Errors
 ///
-/// If the system does not have one of their zones.
+/// If the system does not have one of the zones.
 pub(super) fn all() -> Result<Vec<Table>, Error> {
     let windows = |name, calendar: Calendar, rows: &[Row]| table(name, Quota::calendar_window(5, calendar), rows);
     let billing = Calendar::monthly("Europe/Berlin")?.anchor(31);
@@ -67,10 +63,10 @@ pub(super) fn all() -> Result<Vec<Table>, Error> {
     let clocks = [admits(forward - S, 5, 0, S), admits(forward, 5, 0, 23 * HOUR), admits(back, 5, 0, 25 * HOUR)];
     let (start, sunday) = (unix(1_711_321_200), unix(1_705_795_200));
     let weeks = [admits(start, 5, 0, 167 * HOUR), admits(start + 167 * HOUR, 5, 0, 168 * HOUR)];
-    // From 02:00 back to 01:30: the half hour until 02:00 has a window of its own.
+    // From 02:00 back to 01:30: the half hour until 02:00 has its own window.
     let half = unix(1_712_415_600);
     let hours = [admits(half - HOUR, 5, 0, HOUR), admits(half, 5, 0, HOUR / 2), admits(half + HOUR / 2, 5, 0, HOUR)];
-    // Another unit, anchor or zone starts anew.
+    // Another unit, anchor or zone has another counter.
     let apart = [
         admits(0, 4, 1, JANUARY_31),
         admits(0, 4, 1, JANUARY_31 - DAY).by(Quota::calendar_window(5, billing.anchor(30))),

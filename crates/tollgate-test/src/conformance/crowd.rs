@@ -1,4 +1,4 @@
-//! Requests that are in flight together: as many are admitted as fit, and all that was changed adds up.
+//! Concurrent requests: as many are allowed as fit, and all changes add up.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -15,7 +15,7 @@ use tollgate::{MemoryStore, Outcome, Quota};
 use super::rows::{S, us};
 use super::subject::{Checked, Stop, Subject, counter, decide};
 
-/// An hour, so that nothing returns while a case runs.
+/// An hour, so that no unit returns while a case runs.
 const WINDOW: u64 = 3_600 * S;
 const AT_ONCE: u64 = 200;
 const LIMIT: u64 = 50;
@@ -23,13 +23,12 @@ const LIMIT: u64 = 50;
 const TASKS: u64 = 16;
 const EACH: u64 = 100;
 
-/// A quota of each algorithm, which admits [`LIMIT`] requests at once.
+/// A quota of each algorithm, which allows [`LIMIT`] requests.
 fn quotas() -> impl Iterator<Item = Quota> {
     let quotas = Algorithm::ALL.iter().filter_map(|algorithm| Quota::try_new(*algorithm, LIMIT, us(WINDOW)).ok());
     quotas.map(|quota| quota.try_queue(LIMIT - 1).unwrap_or(quota))
 }
 
-/// Polls all futures until each is complete; returns what they did, or what failed.
 async fn all<F, T>(futures: impl Iterator<Item = F> + Send) -> Result<Vec<T>, Stop>
 where
     F: Future<Output = Result<T, Stop>> + Send,
@@ -52,7 +51,7 @@ where
     .collect()
 }
 
-/// As many as fit are admitted of many at once, and those that are refused take nothing of a limit of their own.
+/// As many concurrent requests are allowed as fit, and denied requests take nothing from another limit.
 pub(super) async fn fits(on: &Subject) -> Checked {
     on.at(0)?;
     let mut left_out = Ok(());
@@ -92,7 +91,6 @@ fn left_of(decided: &StoreDecision) -> u64 {
     decided.decision.outcomes().first().map_or(0, Outcome::remaining)
 }
 
-/// What is charged and refunded at once adds up.
 pub(super) async fn adds_up(on: &Subject, seed: u64) -> Checked {
     on.at(0)?;
     let mut rng = Rng::with_seed(seed);
@@ -103,14 +101,14 @@ pub(super) async fn adds_up(on: &Subject, seed: u64) -> Checked {
         let left = i128::from(quota.capacity()) - each.iter().sum::<i128>();
         let left = u64::try_from(left).unwrap_or(0);
         let found = left_of(&on.decide(&[Check::new(counter, 0)]).await?);
-        // By a clock that goes on, parts of units return before their refund, which is rounded up: together less than one.
+        // On a running clock, parts of units return before their refund, which is rounded up: together less than one.
         let found = if on.clock.is_none() && found + 1 == left { left } else { found };
         on.equal(found, left, || format!("remaining of {quota}"));
     }
     Ok(())
 }
 
-/// Takes units, and refunds some of them or takes one more; returns how many are taken in the end.
+/// Takes units, then refunds some of them or takes one more; returns the units taken in the end.
 async fn take_and_settle(
     on: &Subject,
     counter: &Counter,
@@ -124,9 +122,9 @@ async fn take_and_settle(
     Ok(i128::from(taken) + if charges { changed } else { -changed })
 }
 
-/// While a store takes units in advance, they are neither in the counter nor with those who may spend them yet: requests
-/// on other threads may be refused then. So what is left is taken one by one afterwards, and the sum is compared; a
-/// store that takes nothing in advance leaves nothing. Without a runtime there are no tasks to compare.
+/// While a store takes units in advance, they are neither in the counter nor with the callers that may spend them, so
+/// requests on other threads may be denied. The remaining units are therefore taken one by one afterwards, and the sum
+/// is compared. A store that takes nothing in advance leaves nothing. Without a runtime there are no tasks to compare.
 pub(super) async fn tasks(on: &Subject) -> Checked {
     on.at(0)?;
     let limit = TASKS * EACH / 3;
@@ -152,7 +150,7 @@ pub(super) async fn tasks(on: &Subject) -> Checked {
     Ok(())
 }
 
-/// Repeats a check so many times; returns how often it was admitted, and how often of these by units taken in advance.
+/// Returns how many of `times` checks were allowed, and how many of these by units taken in advance.
 async fn take(store: Arc<dyn Store>, check: Check, times: u64) -> Result<(u64, u64), Stop> {
     let (mut admitted, mut leased) = (0, 0);
     for _ in 0..times {

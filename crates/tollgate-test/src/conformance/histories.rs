@@ -1,8 +1,8 @@
-//! Histories of requests and changes that are drawn at random, each call compared with the store in memory.
+//! Random histories of requests and changes, each call compared with the memory store.
 //!
-//! Draws are of what is at an edge: costs around the capacity, the ends of windows, the tick at which a request is
-//! admitted. A server forgets states by its own time while the clock is the suite's: unless a store's states expire by
-//! the clock, a history ends where a state that was written lives for less than [`LIFE`], and when it took as long.
+//! Draws are of edges: costs around the capacity, the ends of windows, the tick at which a request is allowed. A server
+//! drops states by its own time while the clock is the suite's. So unless a store's states expire by the clock, a
+//! history ends when a written state has a TTL below [`LIFE`], and when it took as long.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use self::With::{Back, Bans, Changes, Limits, Reserves};
 use super::rows::{DAY, EPOCH_US, MS, S, Whole, micros, us};
 use super::subject::{Checked, Stop, Subject, again, counter, decide, of_checks};
 
-/// The cases: how many checks a request has at most, and what else.
+/// Cases: name, most checks of a request, and features.
 ///
-/// A refund may leave so little that a server forgets it at once, and with it how far the clock had come: where the clock
-/// steps back, units are only charged.
+/// A refund may leave so little that a server drops the state at once, and with it the last time seen, so where the
+/// clock steps back, units are only charged.
 pub(super) const CASES: &[(&str, usize, &[With])] = &[
     ("of_one_check", 1, &[]),
     ("of_reserves_and_shadow_mode", 1, &[Reserves]),
@@ -30,36 +30,32 @@ pub(super) const CASES: &[(&str, usize, &[With])] = &[
     ("of_bans_and_a_clock_that_steps_back", 3, &[Bans, Reserves, Back]),
 ];
 
-/// What the requests of a history may have besides a cost.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum With {
-    /// Floors, and checks in shadow mode.
     Reserves,
     Changes,
-    /// Quotas of the same counter with other limits.
     Limits,
     Back,
-    /// All checks share a ban, which changes now and then.
     Bans,
 }
 
 const LIFE: Duration = Duration::from_secs(5);
 const STEPS: usize = 20;
 
-/// How many histories each quota has that is alone in them.
+/// Histories of each quota alone.
 const EACH: usize = 2;
 
-/// When histories start, so that the clock can step back.
+/// Start of histories, so that the clock can step back.
 const START: u64 = 5_000 * DAY;
 
-/// With bans the clock stands at a multiple of this, or a little later: strikes live for long enough then.
+/// With bans the clock stands at a multiple of this, or a little later, so that strikes live for long enough.
 const CELL: u64 = 30 * S;
 
-/// Quotas of one counter: with its limit, half of it, and twice as much.
+/// Quotas of one counter: its limit, half of it, and twice as much.
 type Family = [Quota; 3];
 
 fn families() -> Vec<Family> {
-    // Limit, window, burst, places in line, and how many start at once.
+    // Limit, window, burst, places in the queue, and requests that start immediately.
     const SHAPES: [(u64, u64, u64, u64, u64); 8] = [
         (6, 60 * S, 6, 5, 1),
         (7, 61 * S, 14, 3, 2),
@@ -76,7 +72,7 @@ fn families() -> Vec<Family> {
         for (limit, window, burst, queue, at_once) in SHAPES {
             let of = |halves: u64| {
                 let quota = Quota::try_new(*algorithm, limit * halves / 2, us(window)).ok()?;
-                // Each of them is refused but by the algorithm that has it.
+                // Each setter fails but for the algorithm that has it.
                 let quota = quota.try_burst(burst * halves / 2).unwrap_or(quota);
                 let quota = quota.try_queue(queue * halves / 2).unwrap_or(quota);
                 Some(quota.try_nodelay(at_once).unwrap_or(quota))
@@ -105,10 +101,11 @@ pub(super) async fn run(on: &Subject, seed: u64, most_checks: usize, with: &'sta
     left_out
 }
 
-/// Compares one history, several times on a clock of its own, each time with a new key: it differs if all of them do.
+/// Compares one history, several times if the store has its own clock, each time with a new key: it differs if all of
+/// them do.
 ///
-/// By a clock of its own a store decides a moment before the one it is compared with, and a unit may come back in
-/// between. What a store does wrong differs in each run of the same requests.
+/// By its own clock a store decides a moment before the store it is compared with, and a unit may return in between.
+/// Real mistakes of a store differ in each run.
 async fn compare(
     on: &Subject,
     index: usize,
@@ -137,7 +134,7 @@ async fn compare(
     Ok(())
 }
 
-/// A ban of which each state lives for long enough, wherever in the first half of a cell the clock stands.
+/// A ban whose states all live long enough, wherever in the first half of a cell the clock stands.
 fn any_ban(rng: &mut Rng) -> Ban {
     let within = us(rng.u64(1..20) * CELL + 27 * S);
     let ban = Ban::new([1, 2, 2, 3, 5][rng.usize(..5)], within, us(rng.u64(1..10) * CELL));
@@ -145,7 +142,6 @@ fn any_ban(rng: &mut Rng) -> Ban {
     if rng.bool() { ban } else { ban.backoff([1.0, 1.5, 2.0, 3.333][rng.usize(..4)], us(rng.u64(10..40) * CELL)) }
 }
 
-/// A history of one store, and of one in memory which receives the same calls.
 struct History<'a> {
     on: &'a Subject,
     key: String,
@@ -158,13 +154,13 @@ struct History<'a> {
     now: u64,
     since: Instant,
     receipts: Vec<(Vec<Check>, StoreDecision, StoreDecision)>,
-    /// What was called so far, for who reads of a difference.
+    /// All calls so far, for the report of a difference.
     calls: Vec<Call>,
-    /// When all that was taken is back, after the last decision.
+    /// Time when all taken units have returned, after the last decision.
     reset: u64,
 }
 
-/// When a request was decided, or what it took was changed.
+/// Time, checks of a request, and change to what it took.
 type Call = (u64, Vec<Check>, Option<Change>);
 
 impl History<'_> {
@@ -256,7 +252,6 @@ impl History<'_> {
         Ok((found, expected))
     }
 
-    /// Ends the history if a call differs; says what was called before.
     fn compare(
         &mut self,
         is_like: bool,
@@ -284,10 +279,10 @@ impl History<'_> {
         if forgets { Err(Stop::Forgets) } else { Ok(()) }
     }
 
-    /// Compares, for some of the requests that a wait helps, that they are refused a tick before the time to retry, and
-    /// admitted then. With a ban they are not decided before, as that may be a strike.
+    /// Compares, for some denied requests, that they are denied a tick before the time to retry, and allowed then. With
+    /// a ban they are not decided before, because that may be a strike.
     ///
-    /// Not on a clock that steps back: a state so far ahead that it is set aside counts again after the wait.
+    /// Not on a clock that steps back: a state that is set aside because it is far ahead counts again after the wait.
     async fn wait_as_told(&mut self, checks: &[Check], expected: &StoreDecision) -> Checked {
         let Some(wait) = expected.decision.retry_after().filter(|_| self.on.clock.is_some() && !self.has(Back)) else {
             return Ok(());
@@ -374,7 +369,7 @@ impl History<'_> {
     }
 }
 
-/// The tick by which a quota is counted, in microseconds.
+/// Microseconds of the quota's tick.
 fn tick(quota: &Quota) -> u64 {
     if quota.window() > us(60 * S) { MS } else { 1 }
 }

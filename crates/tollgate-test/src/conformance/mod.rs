@@ -1,4 +1,4 @@
-//! The conformance suite: what every store must decide, compared with what a store decides.
+//! The conformance suite, which compares the decisions of a store with the required ones.
 
 mod bans;
 #[cfg(feature = "calendar")]

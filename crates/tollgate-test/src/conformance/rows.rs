@@ -1,4 +1,4 @@
-//! Tables of requests and changes, with what each comes to. All times are in microseconds.
+//! Tables of requests and changes with their expected results. Times are in microseconds.
 
 use std::fmt;
 use std::panic::Location;
@@ -14,7 +14,7 @@ pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
 pub(super) const DAY: u64 = 86_400 * S;
 
-/// The time since the Unix epoch at which the clocks of cases start.
+/// Time since the Unix epoch at which the clocks of cases start.
 pub(super) const EPOCH_US: u64 = ManualClock::EPOCH.as_secs() * S;
 
 pub(super) const fn us(micros: u64) -> Duration {
@@ -25,7 +25,7 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Rows about the counters of an empty store, with the quota of those that have no other.
+/// Rows about the counters of an empty store, with a default quota.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -37,22 +37,20 @@ pub(super) fn table(name: &'static str, quota: Quota, rows: impl Into<Vec<Row>>)
     Table { name, quota, rows: rows.into() }
 }
 
-/// One request and its outcomes, or changes and what they come to.
+/// One request and its outcomes, or changes and their results.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     now: u64,
-    /// Those of the request; of a change, one of the counter.
     asked: Vec<Asked>,
     change: Option<Changed>,
     place: &'static Location<'static>,
 }
 
-/// A check and its outcome.
 #[derive(Clone, Debug)]
 struct Asked {
     policy: &'static str,
     key: &'static str,
-    /// If it is not that of the table.
+    /// Overrides the quota of the table.
     quota: Option<Quota>,
     cost: u64,
     floor: u64,
@@ -61,12 +59,12 @@ struct Asked {
     answer: Expected,
 }
 
-/// Changes to the counter, or to what the request at an index of the table took: of a check, and the units.
+/// Changes to the counter, or to what request `of` of the table took.
 #[derive(Clone, Debug)]
 struct Changed {
     request: Option<usize>,
     changes: Vec<(usize, Change, u64)>,
-    /// How long the key is banned then, and whether that began.
+    /// Time for which the key is then banned, and whether the ban began.
     bans: Option<(Duration, bool)>,
 }
 
@@ -94,7 +92,7 @@ impl Expected {
         }
     }
 
-    /// Whether another answer is the same but for a tolerance of times.
+    /// Returns `true` if another answer is equal up to a tolerance of times.
     fn is_like(&self, other: &Self, tolerance: Duration) -> bool {
         let whole = |Self { allowed, remaining, retry_after, is_guess, banned, .. }: &Self| {
             (*allowed, *remaining, retry_after.is_some(), *is_guess, *banned)
@@ -105,7 +103,6 @@ impl Expected {
     }
 }
 
-/// What a request comes to.
 pub(super) struct Whole {
     allowed: bool,
     taken: Vec<u64>,
@@ -163,14 +160,13 @@ fn row(now: u64, cost: u64, remaining: u64, retry_after: Option<Duration>, reset
     Row { now, asked: vec![asked], change: None, place }
 }
 
-/// A change to the counter, which comes to so many units.
 #[track_caller]
 pub(super) fn adjusts(now: u64, change: Change, units: u64) -> Row {
     let change = Changed { request: None, changes: vec![(0, change, units)], bans: None };
     Row { change: Some(change), ..row(now, 0, 0, None, 0) }
 }
 
-/// A change to what one of the table's requests took, which are counted from 0. It can be made again.
+/// A change to what request `request` of the table took. It may be repeated.
 #[track_caller]
 pub(super) fn settles(now: u64, request: usize, change: Change, units: u64) -> Row {
     settles_each(now, request, &[(0, change, units)])
@@ -218,7 +214,7 @@ impl Row {
         self.and(|asked| asked.ban = Some(BanCheck::new(ban)))
     }
 
-    /// Refused or not, it is no strike.
+    /// Makes the check no strike, denied or not.
     pub(super) fn counts_not(self) -> Self {
         self.and(|asked| asked.ban = asked.ban.take().map(BanCheck::without_strikes))
     }
@@ -235,12 +231,10 @@ impl Row {
         self.and(|asked| asked.mode = Mode::Shadow)
     }
 
-    /// Admitted, after waiting this long.
     pub(super) fn delay(self, delay: u64) -> Self {
         self.and(|asked| asked.answer.delay = us(delay))
     }
 
-    /// A strike, after which the key is banned for so long.
     pub(super) fn bans(mut self, length: Duration, begins: bool) -> Self {
         self.change = self.change.map(|change| Changed { bans: Some((length, begins)), ..change });
         self

@@ -1,4 +1,4 @@
-//! A store in a case: it is called, its results are compared, and what differs is kept.
+//! A store under test: calls it, compares results, and records differences.
 
 use std::fmt::{Debug, Display};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,40 +11,35 @@ use tollgate::store::{
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, Key, MemoryStore, Quota};
 
-/// Whether a case ran to its end.
 pub(super) type Checked = Result<(), Stop>;
 
-/// Why a case ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// What comes next cannot be compared.
+    /// The rest of the case cannot be compared.
     LeftOut(String),
-    /// The store returned an error.
     Failed(String),
-    /// A call differs, and what follows would because of it.
+    /// A call differs, and later calls would, too.
     Differs(String),
-    /// A state may be forgotten by real time.
+    /// A state may expire by real time.
     Forgets,
 }
 
 impl Stop {
-    /// The store returned an error when it was called for this.
     pub(super) fn failed(call: &str, error: &Error) -> Self {
         Self::Failed(format!("{call} failed: {error}"))
     }
 }
 
-/// The least time in which units return, for requests on a clock that is not set.
+/// Least time in which units return, for requests on a clock that is not set.
 const SLOW: Duration = Duration::from_secs(5);
 
-/// A store, its time, and what was compared.
 pub(super) struct Subject {
     pub(super) store: Arc<dyn Store>,
-    /// `None` if the store has a clock of its own.
+    /// `None` if the store has its own clock.
     pub(super) clock: Option<ManualClock>,
-    /// Whether states may be forgotten by real time, while the clock stands still.
+    /// Whether states may expire by real time, while the clock stands still.
     pub(super) forgets: bool,
-    /// How far times may be from the exact ones, besides the time that the case has taken by a clock of its own.
+    /// Allowed difference of times, in addition to the duration of the case on the store's own clock.
     pub(super) tolerance: Duration,
     pub(super) since: Instant,
     pub(super) found: Mutex<Found>,
@@ -54,12 +49,12 @@ pub(super) struct Subject {
 pub(super) struct Found {
     pub(super) compared: usize,
     pub(super) differences: Vec<String>,
-    /// The time of the first request, as cases count it, on a clock that is not set.
+    /// Time of the first request, on a clock that is not set.
     start: Option<u64>,
 }
 
 impl Subject {
-    /// Sets the clock to a time in microseconds, of which 0 is where all clocks of the suite start.
+    /// Sets the clock to microseconds after the start of all clocks of the suite.
     pub(super) fn at(&self, now: u64) -> Checked {
         match &self.clock {
             Some(clock) => clock.set(ManualClock::EPOCH + Duration::from_micros(now)),
@@ -69,7 +64,6 @@ impl Subject {
         Ok(())
     }
 
-    /// A new store to compare with, at the same time.
     pub(super) fn model(&self) -> MemoryStore {
         match &self.clock {
             Some(clock) => MemoryStore::builder().clock(clock.clone()).build(),
@@ -77,19 +71,18 @@ impl Subject {
         }
     }
 
-    /// How far times may be from the exact ones: 0 by a manual clock.
+    /// 0 by a manual clock.
     pub(super) fn tolerance(&self) -> Duration {
         if self.clock.is_some() { Duration::ZERO } else { self.tolerance + self.since.elapsed() }
     }
 
-    /// Whether no unit of a quota returns within the time that a case takes on a clock that is not set.
+    /// Returns `true` if no unit returns during a case on a clock that is not set.
     pub(super) fn is_slow(&self, quota: Quota) -> bool {
         let units = u32::try_from(quota.limit()).unwrap_or(u32::MAX);
         let is_aligned = matches!(quota.algorithm(), Algorithm::FixedWindow | Algorithm::SlidingWindow);
         self.clock.is_some() || !is_aligned && quota.window() / units >= SLOW
     }
 
-    /// Returns an error unless the store supports checks whose units may be refunded, or not.
     fn supports<'a>(&self, checks: impl Iterator<Item = (&'a Counter, bool, bool)>, settles: Settles) -> Checked {
         let of = |(counter, reserves, bans): (&'a Counter, bool, bool)| {
             let mut requirement = Requirement::new(counter.policy(), counter.quota()).settles(settles);
@@ -155,7 +148,7 @@ fn is_of_ban(change: Change) -> bool {
     matches!(change, Change::Strike(_) | Change::Lift)
 }
 
-/// The same request; after a refund or a renewal, with the units that are left and their stamp.
+/// Repeats a request; after a refund or a renewal, with the remaining units and their stamp.
 pub(super) fn again(decided: &StoreDecision, changed: Option<(Change, &ChangeResult)>) -> StoreDecision {
     let taken = decided.receipt.items().iter().cloned().map(|taken| match changed {
         Some((Change::Refund(_), applied)) => {

@@ -1,5 +1,5 @@
-//! Tables with the numbers of each algorithm, and of requests with several checks: what is written here is the
-//! definition, whatever the store in memory decides.
+//! Tables with the numbers of each algorithm, and of requests with several checks. They are the definition, whatever
+//! the memory store decides.
 
 use tollgate::Quota;
 use tollgate::store::Change::{Charge, Refund, Renew, Reset};
@@ -173,7 +173,7 @@ fn buckets() -> Vec<Table> {
     ]
 }
 
-/// Slots live 40 s; a cohort takes some for 5 s, and counts for 45 s. The time to retry is a guess of 1 s.
+/// Slots live 40 s; a cohort takes slots for 5 s, and counts for 45 s. The time to retry is a guess of 1 s.
 fn slots() -> Vec<Table> {
     vec![table(
         "concurrency",
@@ -257,7 +257,7 @@ fn large_numbers(forgets: bool) -> Vec<Table> {
     tables
 }
 
-/// What a counter is known by. Of limits that change, the units used are kept.
+/// Identity of counters. If limits change, the units used are kept.
 fn counters() -> Vec<Table> {
     let bucket = |limit| Quota::token_bucket(limit, us(60 * S));
     let window = |limit| Quota::fixed_window(limit, us(60 * S));
@@ -284,7 +284,7 @@ fn counters() -> Vec<Table> {
                 admits(0, 5, 0, 60 * S).of("other"),
                 admits(0, 5, 0, 60 * S).key("bob"),
                 admits(0, 5, 0, 61 * S).by(Quota::token_bucket(5, us(61 * S))),
-                // As many milliseconds as the others are microseconds.
+                // As many milliseconds as the others have microseconds.
                 admits(0, 5, 0, 60_000 * S).by(Quota::token_bucket(5, us(60_000 * S))),
                 admits(0, 1, 0, 12 * S).by(Quota::leaky_bucket(5, us(60 * S))),
             ],
@@ -292,7 +292,6 @@ fn counters() -> Vec<Table> {
     ]
 }
 
-/// Returns the quota of a policy, and the time in which a unit returns.
 fn bucket_of(policy: &str) -> (Quota, u64) {
     match policy {
         "ip" => (Quota::token_bucket(10, us(3_600 * S)), 360 * S),
@@ -301,14 +300,13 @@ fn bucket_of(policy: &str) -> (Quota, u64) {
     }
 }
 
-/// A check that fits a bucket, in which so many units are left then.
+/// `left` units are left after the check.
 #[track_caller]
 fn fits(policy: &'static str, cost: u64, left: u64) -> Row {
     let (quota, unit) = bucket_of(policy);
     admits(0, cost, left, (quota.limit() - left) * unit).of(policy).by(quota)
 }
 
-/// A check that does not fit what is left in a bucket.
 #[track_caller]
 fn lacks(policy: &'static str, cost: u64, left: u64) -> Row {
     let (quota, unit) = bucket_of(policy);
@@ -339,7 +337,7 @@ fn several_checks() -> Vec<Table> {
         at_once([fits("user", 0, 1), fits("user", 1, 0)]),
         at_once([lacks("user", 3, 0), never(0, 3, 0, 3_000 * S).of("user")]),
     ];
-    // One that does not fit takes nothing, and one that fits takes nothing of a refused request.
+    // A check that does not fit takes nothing, and a check that fits takes nothing in a denied request.
     let shadow = [
         at_once([lacks("user", 6, 5).shadow(), fits("ip", 1, 9)]),
         at_once([fits("user", 1, 5).shadow(), lacks("ip", 11, 9)]),
@@ -347,7 +345,7 @@ fn several_checks() -> Vec<Table> {
         lacks("user", 1, 0).shadow(),
         lacks("user", 1, 0).shadow(),
     ];
-    // A settlement changes the checks that it names, by what was taken and no more.
+    // A settlement changes only the checks that it names, by at most the units taken.
     let receipts = [
         at_once([fits("ip", 3, 7), fits("user", 2, 3), fits("route", 0, 1), lacks("user", 6, 5).key("bob").shadow()]),
         at_once([lacks("ip", 11, 7), fits("user", 2, 3), fits("route", 0, 1)]),
