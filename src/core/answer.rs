@@ -46,7 +46,6 @@ impl<T> MaybeFuture<T> {
         MaybeFuture::Pending(Box::pin(future))
     }
 
-    /// Polls a pending answer, and keeps its value once it is ready.
     pub(crate) fn is_ready(&mut self, cx: &mut Context<'_>) -> bool {
         if let MaybeFuture::Pending(future) = self
             && let Poll::Ready(value) = future.as_mut().poll(cx)

@@ -70,7 +70,6 @@ impl Counter {
         &self.limit
     }
 
-    /// Counter of strikes against the key, which does not depend on the quota.
     pub(crate) fn of_ban(&self, ban: &BanCheck) -> Self {
         let quota = Quota::of_ban(&ban.ban);
         let made = ban.limit.clone().filter(|made| made.quota == quota && made.policy == *self.policy());
@@ -146,7 +145,6 @@ pub struct BanCheck {
     pub(crate) tests: bool,
     /// Whether the policy does not apply to the request, and only denies it if the key is banned.
     pub(crate) only: bool,
-    /// Bounds of the counter of strikes, if they were made before.
     pub(crate) limit: Option<Limit>,
 }
 
@@ -201,19 +199,15 @@ impl Check {
         Self { ban: Some(Box::new(ban)), ..self }
     }
 
-    /// Returns `true` if the check is a strike when it does not fit; a peek fits always, so it must stand for a check
-    /// with a cost.
     pub(crate) fn strikes(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }
 
-    /// Makes the check no strike: the store only checks whether the key is banned.
     pub(crate) fn without_strikes(self) -> Self {
         let ban = self.ban.map(|ban| Box::new(BanCheck { counts: false, tests: false, ..*ban }));
         Self { ban, ..self }
     }
 
-    /// Returns `true` if the check is for a ban only, because its policy does not apply to the request.
     pub(crate) fn is_only_for_ban(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.only)
     }
@@ -221,7 +215,6 @@ impl Check {
 
 pub(crate) type Checks = SmallVec<[Check; 1]>;
 
-/// Clones checks, without an allocation for a single check.
 pub(crate) fn kept(checks: &[Check]) -> Checks {
     match checks {
         [check] => SmallVec::from_buf([check.clone()]),

@@ -100,7 +100,6 @@ pub struct Decision {
     outer: Option<Arc<Decision>>,
 }
 
-/// Outcomes of a decision; a single one, which most requests have, needs no allocation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcomes {
     One(Outcome),
@@ -258,7 +257,6 @@ impl Decision {
         self
     }
 
-    /// Returns the same decision, with outcomes hidden from clients.
     pub(crate) fn hidden(&self) -> Self {
         let outcomes = self.outcomes().iter().map(Outcome::to_hidden);
         Self { outcomes: outcomes.collect(), outer: None, ..*self }

@@ -1,6 +1,5 @@
 //! Numbers as decimal text, without the cost of `Display`, for values that are written for each request.
 
-/// Digits of the numbers below 10,000, with leading zeros.
 static SMALL: [[u8; 4]; 10_000] = {
     let (mut all, mut digits, mut number) = ([[b'0'; 4]; 10_000], [b'0'; 4], 0);
     while number < all.len() {
@@ -16,7 +15,6 @@ static SMALL: [[u8; 4]; 10_000] = {
     all
 };
 
-/// Digits of a number: at most 20, without leading zeros.
 pub(crate) struct Digits {
     bytes: [u8; 20],
     start: usize,

@@ -35,7 +35,6 @@ pub struct Error {
     detail: Option<Arc<dyn Any + Send + Sync>>,
     /// Call that failed, if several decisions depended on it; set when the error is shared for the first time.
     call: OnceLock<CallId>,
-    /// Whether the failed operation was certainly not done.
     unsent: bool,
 }
 
@@ -45,7 +44,6 @@ pub(crate) enum Kind {
     Connection,
     Timeout,
     Store,
-    /// Too many callers wait already, so the store was not called.
     Crowd,
     Denied,
 }
@@ -219,7 +217,6 @@ impl Error {
         self.kind == Kind::Denied
     }
 
-    /// Returns `true` if too many callers wait for the store, which is no sign of failure.
     pub(crate) fn is_of_a_crowd(&self) -> bool {
         self.kind == Kind::Crowd
     }
@@ -250,7 +247,6 @@ pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     line.replace(char::is_control, " ")
 }
 
-/// Panics with the error's own message.
 #[track_caller]
 pub(crate) fn built<T>(result: Result<T, Error>) -> T {
     match result {

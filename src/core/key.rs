@@ -14,10 +14,8 @@ use smallvec::SmallVec;
 use super::Error;
 use super::ascii::Ascii;
 
-/// Bytes of escaped text; longer text is replaced by its hash.
 const LONGEST: usize = 64;
 
-/// Bytes of text that is parsed.
 const MAX_PARSED: usize = 1_024;
 
 /// First byte of a hash, which escaped text never has.
@@ -28,7 +26,6 @@ const JOINED: &str = "|";
 /// Printable characters that are escaped; bytes outside of printable ASCII are always escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
 
-/// Escaped characters in kinds, which end with a colon and are joined by `+`.
 const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
 
 /// The identity under which requests are counted: a kind, such as `user`, and a value of that kind.
@@ -159,7 +156,6 @@ impl Key {
     }
 }
 
-/// Prefix of all keys of one kind, escaped once instead of for each request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyKind {
     /// `<kind>:`, escaped.
@@ -189,7 +185,6 @@ impl KeyKind {
     }
 }
 
-/// Text of a key while it is written; always ASCII.
 #[derive(Default)]
 struct KeyText {
     bytes: SmallVec<[u8; 128]>,
@@ -207,7 +202,6 @@ impl KeyText {
         Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
     }
 
-    /// Appends the escaped value, or its hash if it is longer than [`LONGEST`].
     fn with_value(mut self, value: &[u8]) -> Key {
         let kind = self.bytes.len();
         if value.len() <= LONGEST {
@@ -241,7 +235,6 @@ impl KeyText {
     }
 }
 
-/// Hexadecimal digits of the first half of a hash.
 fn hex(hash: &[u8; 32]) -> [u8; 32] {
     let digit = |nibble: u8| nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
     let mut digits = [0; 32];
@@ -287,7 +280,6 @@ fn is_value(text: &str) -> bool {
     }
 }
 
-/// Returns `true` if exactly the characters that must be escaped are.
 fn is_escaped(text: &str, escaped: &'static AsciiSet) -> bool {
     let decoded: Cow<'_, [u8]> = percent_decode_str(text).into();
     Cow::from(percent_encode(&decoded, escaped)) == text

@@ -20,7 +20,6 @@ const FORMAT: &str = "1";
 /// Interned limits, many more than a process has policies; further limits are counted by reference.
 const MOST_INTERNED: usize = 4_096;
 
-/// Stays as long as the process.
 type Interned = Mutex<HashSet<&'static NamedQuota>>;
 
 #[derive(Clone, Debug, Eq)]

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 /// Policies that are counted separately, because their names are kept. All others share one rate.
 const MAX_POLICIES: usize = 1_024;
 
-/// Lines of one log statement: a number per policy and period, then a count of the others.
 pub(crate) struct Lines {
     most: u64,
     period: Duration,
@@ -64,7 +63,6 @@ impl Lines {
     }
 }
 
-/// Lines of outages, which begin and end with one each: ten outages in 10 s have both.
 #[derive(Debug)]
 pub(crate) struct OutageLines {
     lines: Lines,

@@ -63,7 +63,6 @@ impl StoreId {
 pub struct Receipt {
     store: StoreId,
     items: SmallVec<[ReceiptItem; 1]>,
-    /// Set if the call decided several requests.
     call: Option<CallId>,
 }
 

@@ -123,7 +123,6 @@ impl Settlement {
         taken.map(|(check, taken)| Self::new(check, Change::Refund(taken.units))).collect()
     }
 
-    /// Result if there is nothing to do: the units keep their stamp.
     pub(crate) fn nothing(&self, receipt: &Receipt) -> ChangeResult {
         ChangeResult::new(0, receipt.items().get(self.check).map_or(0, |taken| taken.stamp))
     }

@@ -14,7 +14,6 @@ pub(crate) struct Telemetry {
     series: Series,
 }
 
-/// Start of a call to the store, if decisions are timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timer {
     #[cfg(feature = "metrics")]
@@ -23,7 +22,6 @@ pub(crate) struct Timer {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Undecided {
-    /// Without a required key, or on a deny list.
     Forbidden,
     Ambiguous,
     Rejected,
@@ -43,7 +41,6 @@ impl Telemetry {
         }
     }
 
-    /// Counts a return of the store. A decision over no policies has no source, and is not timed.
     pub(crate) fn decided(&self, timer: Timer, decided: Result<&Decision, &Error>) {
         #[cfg(feature = "metrics")]
         {
@@ -81,14 +78,12 @@ impl Telemetry {
         self.series.policies.with(policy, |policy| policy.unknown_tiers().increment(1));
     }
 
-    /// Counts a ban that began outside of a decision.
     pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.bans(mode)[0].increment(1));
     }
 }
 
-/// Health of a store, or of one primary of a Cluster, and the slots that are held in it.
 impl Telemetry {
     pub(crate) fn store_failed(&self, error: &Error) {
         #[cfg(feature = "metrics")]
@@ -139,7 +134,6 @@ impl Telemetry {
     }
 }
 
-/// Reports about a policy, without a lookup by its name.
 #[derive(Debug)]
 pub(crate) struct PolicyTelemetry {
     #[cfg(feature = "metrics")]

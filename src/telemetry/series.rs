@@ -35,10 +35,8 @@ pub(super) struct Decisions {
 
 #[derive(Debug)]
 pub(super) struct Stores {
-    /// Timeouts, lost connections, and others.
     pub(super) failures: [Counter; 3],
     pub(super) open: Sum,
-    /// Opened and closed.
     pub(super) changes: [Counter; 2],
     pub(super) slots_held: Sum,
     pub(super) slots_lost: Counter,
@@ -75,10 +73,8 @@ impl Series {
     }
 }
 
-/// Policies whose series are kept; the handles of others are looked up each time.
 const MAX_POLICIES: usize = 1_024;
 
-/// Kept from the first event on.
 #[derive(Debug, Default)]
 pub(super) struct ByPolicy(ArcSwap<HashMap<PolicyName, Arc<PolicySeries>>>);
 
@@ -103,7 +99,6 @@ impl ByPolicy {
 #[derive(Debug, Default)]
 pub(super) struct PolicySeries {
     name: String,
-    /// By mode.
     refusals: [OnceLock<Counter>; 2],
     /// By mode: bans that began, and denials by them.
     bans: [OnceLock<[Counter; 2]>; 2],
@@ -117,7 +112,6 @@ impl PolicySeries {
         Self { name: name.as_str().to_owned(), ..Self::default() }
     }
 
-    /// Registers all series of outcomes with the first outcome.
     pub(super) fn count(&self, outcome: &Outcome) {
         let mode = outcome.mode();
         let refusals = self.refusals[mode as usize].get_or_init(|| POLICY_REFUSALS.counter(&self.labels(mode)));

@@ -50,7 +50,6 @@ pub struct ManualClock {
 }
 
 struct Time {
-    /// Since the Unix epoch: now, or when the timers were read.
     shown: Duration,
     timers: Option<Timers>,
     /// Last time set, and [`now`](Self::now) then.
@@ -59,7 +58,6 @@ struct Time {
 
 struct Timers {
     runtime: Handle,
-    /// The runtime's time at [`Time::shown`].
     read: Instant,
 }
 

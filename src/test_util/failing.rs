@@ -249,7 +249,6 @@ impl fmt::Debug for Held {
     }
 }
 
-/// Fails with a timeout then, if the answer is not ready.
 fn ended<T: Send + 'static>(
     at: Option<Instant>,
     answer: impl Future<Output = Result<T, Error>> + Send + 'static,

@@ -93,12 +93,10 @@ pub enum OnLimit {
 
 type Polled<D> = Poll<Option<Result<Frame<D>, BodyError>>>;
 
-/// Takes the bytes of one body from a flow before they pass.
 #[derive(Debug)]
 pub(super) struct Meter {
     flow: Flow,
     over: OnLimit,
-    /// Bytes read from the body that may not pass yet.
     rest: Bytes,
     has_failed: bool,
 }

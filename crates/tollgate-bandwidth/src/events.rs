@@ -21,7 +21,6 @@ use tollgate::Source;
 use tollgate::policy::PolicyName;
 use tollgate::store::Check;
 
-/// Metrics of all flows of the same counters, by policy.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     #[cfg(feature = "metrics")]
@@ -52,7 +51,6 @@ impl Metrics {
         self.of(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
     }
 
-    /// Counts a closed portion, of which some units passed and the others were refunded.
     pub(crate) fn portion_closed(&self, decision: &Decision, passed: u64, refunded: u64) {
         #[cfg(feature = "metrics")]
         if decision.source() != Source::FailOpen {
@@ -85,7 +83,6 @@ impl Metrics {
     }
 }
 
-/// Registers the series of a policy with its first event.
 #[cfg(feature = "metrics")]
 fn series((policy, series): &(PolicyName, OnceLock<Series>)) -> &Series {
     const UNITS: &str = "tollgate_flow_units_total";

@@ -142,7 +142,6 @@ impl fmt::Debug for BandwidthLayer {
     }
 }
 
-/// Unit of the quotas in headers.
 const UNIT: &str = "content-bytes";
 
 /// Denies a request whose body could only be cut; `None` if enough is left for a frame.
@@ -162,7 +161,6 @@ fn refuses(looked: &StoreDecision) -> Option<Decision> {
     refused.then_some(decision)
 }
 
-/// Panics with the error's own message.
 #[track_caller]
 fn built<T>(result: Result<T, Error>) -> T {
     match result {

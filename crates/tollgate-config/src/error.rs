@@ -7,7 +7,6 @@ use std::ops::Range;
 use tollgate::Error;
 use toml::Spanned;
 
-/// Expectations of serde, in words of the file format.
 const WORDS: &[(&str, &str)] = &[
     ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
     ("expected a nonzero u32", "expected a whole number from 1 to 4294967295"),
@@ -18,7 +17,6 @@ const WORDS: &[(&str, &str)] = &[
     ("expected a map", "expected a table"),
 ];
 
-/// Error message with the byte range at fault.
 #[derive(Debug)]
 pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
 

@@ -270,7 +270,6 @@ impl Config {
     }
 }
 
-/// Returns `true` if there are tables of other crates, all of which must be listed in `without`.
 fn check_tables<'a>(tables: impl Iterator<Item = &'a Spanned<String>>, without: &[&str]) -> Result<bool, Fault> {
     let mut others = tables.filter(|name| !["policy", "server"].contains(&name.get_ref().as_str())).peekable();
     let has_others = others.peek().is_some();

@@ -47,8 +47,7 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a 
     lines.all(|line| line == first).then_some(first)
 }
 
-/// Units in a request's header: 1 without it, but at least `min`. If lines or comma-separated values differ or are not
-/// digits, the largest number is the error.
+/// The error is the largest number, if lines or comma-separated values differ or are not digits.
 pub(super) fn units_in(parts: &Parts, header: &HeaderName, min: u64) -> Result<u64, u64> {
     let (mut said, mut is_certain) = (None, true);
     for value in lines(&parts.headers, header).flat_map(|line| line.split(|byte| *byte == b',')) {

@@ -75,7 +75,6 @@ enum Client {
 
 type Switch = fn(Policy) -> Policy;
 
-/// Algorithm, and whether it is the form that takes more units.
 type Form = (Algorithm, bool);
 
 impl PolicyTable {
@@ -290,7 +289,6 @@ impl PolicyTable {
 }
 
 impl<T> Given<T> {
-    /// Adds an option; an error that a layer would return is at the position of the option.
     fn add_to(
         &self,
         policy: Policy,

@@ -19,10 +19,8 @@ use super::error::Fault;
 use super::headers::header_name;
 use super::values::{Given, Period};
 
-/// Default for `allow_for`.
 const ALLOW_FOR: Duration = Duration::from_secs(60);
 
-/// Longest chain of proxies that is read.
 #[cfg(feature = "axum")]
 const MOST_HOPS: u64 = 64;
 
@@ -134,7 +132,6 @@ impl ServerTable {
     }
 }
 
-/// Rejects a client that trusts every peer, like a layer does.
 #[cfg(feature = "axum")]
 fn check(client: ClientIp) -> Result<(), Error> {
     RateLimitLayer::composite(MemoryStore::new()).try_client(client).map(drop)

@@ -22,7 +22,6 @@ impl<T> Given<T> {
         self.0.as_ref().map(Spanned::get_ref)
     }
 
-    /// Sets the value; an error is at its position.
     pub(super) fn set<S>(&self, settings: S, set: impl FnOnce(S, T) -> Result<S, Error>) -> Result<S, Fault>
     where
         T: Copy,
@@ -33,7 +32,6 @@ impl<T> Given<T> {
         }
     }
 
-    /// Rejects a value that has no effect without another option.
     pub(super) fn needs(&self, name: &str, has: bool, what: &str) -> Result<(), Fault> {
         match &self.0 {
             Some(field) if !has => {
@@ -44,7 +42,6 @@ impl<T> Given<T> {
         }
     }
 
-    /// Rejects a value that needs clients' addresses or routes.
     pub(super) fn needs_axum(&self, name: &str) -> Result<(), Fault> {
         self.needs(name, cfg!(feature = "axum"), "the feature axum")
     }
@@ -147,7 +144,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
     }
 }
 
-/// Rejects an empty list.
 pub(super) fn some<'a, T>(name: &str, list: &'a [T]) -> Result<&'a [T], String> {
     let is_empty = list.is_empty();
     if is_empty { Err(format!("{name} is an empty list: give at least one, or leave it out")) } else { Ok(list) }

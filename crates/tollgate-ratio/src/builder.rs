@@ -39,7 +39,6 @@ pub struct RatioStoreBuilder {
     pub(super) capacity: usize,
     pub(super) shards: u8,
     pub(super) instances: NonZeroU32,
-    /// Policy whose drops are divided among callers, and the policy whose keys are the callers.
     pub(super) fair: Option<(String, String)>,
     pub(super) seed: Option<u64>,
 }
@@ -153,7 +152,6 @@ pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds")))
 }
 
-/// Checks the TTL against ticks that were checked before, or default ticks.
 pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), Error> {
     let tick = tick.unwrap_or(DEFAULT_TICK);
     let [least, most] = LIVES.map(|ticks| tick * ticks);
@@ -177,7 +175,6 @@ pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
     checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")))
 }
 
-/// `None` is the default tick.
 pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {
     let Requirement { policy, quota, settles, bans, .. } = requirement;
     let (name, tick) = (policy.as_str(), tick.unwrap_or(DEFAULT_TICK));
@@ -197,7 +194,6 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
     Err(Error::invalid(text))
 }
 
-/// Rejects all quotas but rates of up to 60 s.
 pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     let (name, algorithm, window) = (policy.as_str(), quota.algorithm().as_str(), quota.window());
     let text = if !has_ratio(quota.algorithm()) {

@@ -9,48 +9,36 @@ use tollgate::store::{Check, Counter};
 
 use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
 
-/// Callers of a key that are counted in a tick. Requests of further callers are dropped at an equal rate.
 const MOST_CALLERS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct RatioCounter {
-    /// Hash of the counter in its table.
     pub(super) hash: u64,
     pub(super) counter: Counter,
     pub(super) id: CounterId,
-    /// Units that a tick allows.
     rate: f64,
-    /// Units that only critical requests may use; 0 without a reserve.
+    /// 0 without a reserve.
     floor: u64,
-    /// Requests that may not use the reserve, and requests that may.
     kinds: [Kind; 2],
-    /// Units offered to all processes in a tick, of each kind.
     totals: [u64; 2],
-    /// End of validity of the totals; `None` before the first totals.
     until: Option<Instant>,
-    /// Whether this process allows its share, because a report or the tally has no space for the counter.
     pub(super) by_share: bool,
 }
 
 #[derive(Debug)]
 struct Kind {
-    /// Units since the tick began.
     offered: u64,
-    /// Units since the tick began.
     admitted: u64,
-    /// Units offered in the last tick.
     last: u64,
     /// Share of requests that is allowed: 1 less the drop ratio.
     keep: f64,
-    /// Requests that were allowed too few, compared with that share.
+    /// Requests that should have been allowed, but were not.
     behind: f64,
     callers: Option<Box<Callers>>,
 }
 
-/// Callers of one kind of requests, so that small callers are not dropped for a large one.
 #[derive(Debug, Default)]
 struct Callers {
-    /// Hash and units in this tick.
     listed: Vec<(u64, u64)>,
     /// Units of each caller in the last tick, ascending.
     last: Vec<u64>,
@@ -88,7 +76,6 @@ impl RatioCounter {
         }
     }
 
-    /// Sets the totals of all processes in a tick, which hold until `until`.
     pub(super) fn hear(&mut self, totals: [u64; 2], until: Instant) {
         self.totals = totals.map(|units| units.min(MOST_TOTAL - 1));
         self.until = Some(until);
@@ -110,7 +97,7 @@ impl RatioCounter {
         }
     }
 
-    /// Counts offered units, and returns `true` if the ratio allows them; `drawn` is a random number from 0 to 1.
+    /// `drawn` is a random number from 0 to 1.
     pub(super) fn offer(&mut self, check: &Check, caller: Option<u64>, now: Instant, drawn: f64) -> bool {
         let is_known = self.is_known(now);
         let kind = &mut self.kinds[usize::from(check.floor == 0)];
@@ -126,8 +113,7 @@ impl RatioCounter {
         passes
     }
 
-    /// Takes units if this process alone may allow them: per tick at most the limit, or the burst if it is larger.
-    /// `ticks` have passed since the tick began.
+    /// Per tick, allows at most the limit, or the burst if it is larger; `ticks` have passed since the tick began.
     pub(super) fn takes(&mut self, check: &Check, ticks: f64) -> bool {
         let most = self.rate.max(float(check.counter.quota().capacity())) * ticks.clamp(1.0, 2.0);
         let (all, cost) = (float(self.admitted()), float(check.cost));
@@ -166,7 +152,6 @@ impl RatioCounter {
         self.is_known(now).then(|| 1.0 - self.kinds[usize::from(self.totals[0] == 0)].keep)
     }
 
-    /// Begins a tick, and multiplies the offered units of the last tick by `scale`.
     pub(super) fn roll(&mut self, scale: f64) {
         self.by_share = false;
         for kind in &mut self.kinds {
@@ -176,8 +161,7 @@ impl RatioCounter {
         }
     }
 
-    /// Returns `true` if one of `live` processes must report it exactly: if the last totals were at least half of the
-    /// rate, or this process was offered half of its fair share.
+    /// Returns `true` if one of `live` processes must report it, instead of a sample.
     pub(super) fn is_exact(&self, live: u64, now: Instant) -> bool {
         let is_hot = self.is_known(now) && 2.0 * float(self.totals[0] + self.totals[1]) >= self.rate;
         is_hot || float(self.last()) > self.threshold(live)
@@ -188,8 +172,7 @@ impl RatioCounter {
         if live > 0 { self.rate / (2.0 * float(live)) } else { 0.0 }
     }
 
-    /// Returns the report, if there is one. Counters below the threshold are sampled, so that sums are right on average
-    /// and most keys are never sent.
+    /// Samples counters below the threshold, so that sums are right on average and most keys are never sent.
     pub(super) fn offered(&self, live: u64, now: Instant, mut draw: impl FnMut() -> f64) -> Option<Offered> {
         let (all, threshold) = (float(self.last()), self.threshold(live));
         let scale = if self.is_exact(live, now) {
@@ -204,7 +187,6 @@ impl RatioCounter {
         Some(Offered::new(self.id, ordinary, critical, whole(self.rate).max(1)))
     }
 
-    /// Part of the rate that was offered in the last tick.
     pub(super) fn weight(&self) -> f64 {
         float(self.last()) / self.rate
     }
@@ -215,7 +197,6 @@ impl RatioCounter {
 }
 
 impl Callers {
-    /// Counts units of a caller, and returns the share of them that is allowed if `keep` is the share of all callers.
     fn offer(&mut self, hash: u64, cost: u64, keep: f64) -> f64 {
         let place = match self.listed.iter().position(|(caller, _)| *caller == hash) {
             Some(place) => place,
@@ -234,7 +215,6 @@ impl Callers {
         }
     }
 
-    /// Computes the level up to which callers together are allowed `keep` of their units of the last tick.
     fn divide(&mut self, keep: f64) {
         let mut left = keep * self.last.iter().map(|units| float(*units)).sum::<f64>();
         let mut callers = float(self.last.len() as u64);
@@ -250,7 +230,6 @@ impl Callers {
         }
     }
 
-    /// Returns `true` if there were callers in the last tick.
     fn roll(&mut self) -> bool {
         self.last = self.listed.drain(..).map(|(_, units)| units).collect();
         self.last.sort_unstable();
@@ -258,7 +237,6 @@ impl Callers {
     }
 }
 
-/// Units that a quota allows in a tick.
 fn rate(quota: &Quota, tick: Duration) -> f64 {
     float(quota.limit()) * tick.div_duration_f64(quota.window())
 }

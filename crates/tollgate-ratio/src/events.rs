@@ -18,7 +18,6 @@ use tollgate::store::Check;
 
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    /// Policies that have series, with the counter of their dropped units.
     #[cfg(feature = "metrics")]
     policies: RwLock<Vec<(PolicyName, Counter)>>,
 }
@@ -38,8 +37,7 @@ impl Metrics {
         }
     }
 
-    /// Sets the number of processes that reported in the last tick, 0 if unknown, and the highest drop ratio of each
-    /// policy. `collect` is only called if they are recorded.
+    /// `collect` is only called if the gauges are recorded.
     pub(crate) fn known(&self, collect: impl FnOnce() -> (u64, HashMap<PolicyName, f64>)) {
         #[cfg(feature = "metrics")]
         {
@@ -76,7 +74,6 @@ impl Metrics {
 
 #[cfg(feature = "metrics")]
 impl Metrics {
-    /// Registers the counter of a policy's dropped units once.
     fn with(&self, policy: &PolicyName, count: impl FnOnce(&Counter)) {
         const DROPPED: &str = "tollgate_ratio_dropped_units_total";
         let is = |(name, _): &&(PolicyName, Counter)| name == policy;
@@ -109,20 +106,16 @@ impl Drop for Metrics {
     }
 }
 
-/// Outages that are logged in [`PERIOD`]; further ones are counted.
 const MOST: u64 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Lines of outages, which begin and end with one each.
 #[derive(Debug, Default)]
 pub(crate) struct OutageLines {
-    /// Start of the period, and the number of outages in it.
     period: Option<(Instant, u64)>,
     is_logged: bool,
 }
 
 impl OutageLines {
-    /// Passes the number of outages that were not logged in the last period, if any.
     pub(crate) fn began(&mut self, line: impl FnOnce(Option<u64>)) {
         let (began, count) = self.period.filter(|(began, _)| began.elapsed() < PERIOD).unwrap_or((Instant::now(), 0));
         let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MOST));

@@ -12,10 +12,8 @@ use tollgate::store::Clock;
 
 use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered, Report, Tally, Totals, micros};
 
-/// Counters of a tick and shard, unless one report exceeds it.
 const MOST_COUNTERS: usize = 1_024;
 
-/// Hot counters listed for a tick and shard.
 const MOST_HOT: usize = 32;
 
 /// A [`Tally`] of the stores of one process, for tests and simulations.
@@ -49,7 +47,6 @@ struct TallyInner {
 
 type Buckets = BTreeMap<u64, Bucket>;
 
-/// Reports of one tick to one shard.
 #[derive(Debug, Default)]
 struct Bucket {
     live: u64,
@@ -100,8 +97,6 @@ impl fmt::Debug for MemoryTally {
     }
 }
 
-/// Adds the counters of one shard to their tick, and adds to `totals` the live processes of the last tick, the units of
-/// each counter, and the units of hot counters.
 fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), totals: &mut Totals) {
     let last = tick.saturating_sub(1);
     let is_late = report.target > 0 && report.target < last;
@@ -152,7 +147,7 @@ impl Bucket {
         true
     }
 
-    /// Fields that the hash has in Redis: "tick", "list", "live", "hot", and one or two of each counter.
+    /// Fields "tick", "list", "live", "hot", and one or two of each counter.
     fn fields(&self) -> usize {
         let of_counters: usize = self.units.values().map(|units| 1 + usize::from(units[1] > 0)).sum();
         2 + usize::from(self.live > 0) + usize::from(!self.hot.is_empty()) + of_counters

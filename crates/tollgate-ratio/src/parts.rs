@@ -13,7 +13,6 @@ use tollgate::store::{Check, Counter};
 use crate::counter::{RatioCounter, draw};
 use crate::shared::RatioInner;
 
-/// Most parts, and least capacity of one.
 const MOST_PARTS: usize = 64;
 const LEAST_ROOM: usize = 64;
 
@@ -27,7 +26,6 @@ pub(crate) struct Parts {
 pub(crate) struct Part {
     pub(crate) table: HashTable<RatioCounter>,
     room: usize,
-    /// Start of the current tick of this process.
     pub(crate) since: Instant,
     pub(crate) seed: u64,
 }
@@ -57,7 +55,6 @@ impl Parts {
     }
 }
 
-/// Ignores poisoning.
 fn lock(part: &Mutex<Part>) -> MutexGuard<'_, Part> {
     part.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -86,7 +83,6 @@ impl Part {
         self.table.find(hash, |entry| entry.is_of(counter))
     }
 
-    /// From 0 to below 1.
     pub(crate) fn draw(&mut self) -> f64 {
         draw(&mut self.seed)
     }

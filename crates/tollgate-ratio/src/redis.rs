@@ -50,7 +50,6 @@ async fn report(store: &RedisStore, report: Report) -> Result<Totals, Error> {
     Ok(joined(shards, report.counters.len()))
 }
 
-/// Sends the source to a server that does not have the script yet.
 async fn call_shard(store: &RedisStore, part: &ShardReport) -> Result<ShardTotals, Error> {
     static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
     let mut reply = store.command(&part.command("EVALSHA", &HASH)).await;

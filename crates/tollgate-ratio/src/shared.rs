@@ -15,22 +15,18 @@ use crate::events::Metrics;
 use crate::parts::{Part, Parts};
 use crate::tally::{CounterId, Offered, Totals, micros};
 
-/// Time of the next task of a closed store, which has none.
 pub(super) const CLOSED: u64 = u64::MAX;
 
-/// Counters of a store, and its knowledge of all processes.
 pub(super) struct RatioInner {
     pub(super) id: StoreId,
     pub(super) settings: RatioStoreBuilder,
     pub(super) parts: Parts,
-    /// Decides by the share of this process.
     pub(super) local: MemoryStore,
-    /// Zero of all times in this module.
     pub(super) start: Instant,
     /// Microseconds between the beginning of a tick and the report of this process.
     pub(super) phase: u64,
     totals: ArcSwapOption<Hot>,
-    /// Processes that reported, by the last reply with any, even if its totals were not used.
+    /// By the last reply with any, even if its totals were not used.
     seen: AtomicU64,
     pub(super) is_used: AtomicBool,
     /// Microseconds before which no other task is started.
@@ -38,7 +34,6 @@ pub(super) struct RatioInner {
     pub(super) metrics: Metrics,
 }
 
-/// Last totals of keys that this process does not know yet.
 #[derive(Debug)]
 struct Hot {
     until: Instant,
@@ -78,27 +73,23 @@ impl RatioInner {
         micros(time.saturating_duration_since(self.start))
     }
 
-    /// Processes that reported in the last tick with totals within a TTL; `None` without such a tick, or if the store
-    /// is closed.
+    /// `None` without totals within a TTL, or if the store is closed.
     pub(super) fn live(&self, now: Instant) -> Option<u64> {
         let hot = self.totals.load();
         let is_closed = self.next_task.load(Ordering::Acquire) == CLOSED;
         hot.as_ref().filter(|hot| now <= hot.until && !is_closed).map(|hot| hot.live)
     }
 
-    /// 0 if unknown.
     fn last_live(&self) -> u64 {
         self.totals.load().as_ref().map_or(0, |hot| hot.live)
     }
 
-    /// Processes by which limits are divided, at least 1.
     pub(super) fn instances(&self) -> NonZeroU64 {
         NonZeroU64::from(self.settings.instances).max(NonZeroU64::new(self.last_live()).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Begins a tick and returns the report of the last one: the heaviest counters that fit. The others are limited by
-    /// the share of this process. Units are scaled to a whole tick, except in the last report, because this process has
-    /// already reported for the same tick.
+    /// Counters that do not fit the report are limited by the share of this process. Units are scaled to a whole tick,
+    /// except in the last report, because this process has already reported for the same tick.
     pub(super) fn begin_tick(&self, now: Instant, is_last: bool) -> Vec<Offered> {
         let (live, mut candidates) = (self.last_live(), Vec::new());
         for mut part in self.parts.each() {
@@ -163,7 +154,6 @@ impl RatioInner {
         }
     }
 
-    /// Number of processes known to report, or 0, and the highest ratio of each policy.
     pub(super) fn highest(&self, now: Instant) -> (u64, HashMap<PolicyName, f64>) {
         let mut highest = HashMap::new();
         let Some(live) = self.live(now) else { return (0, highest) };

@@ -192,11 +192,6 @@ impl fmt::Debug for RatioStore {
     }
 }
 
-/// Decides by the ratios, or, while none are known, by the share of this process.
-///
-/// # Errors
-///
-/// If a quota has no ratio, and like the memory store for checks that it cannot decide.
 fn decide(shared: &Arc<RatioInner>, checks: &[Check]) -> Result<StoreDecision, Error> {
     // Tiers have quotas that `capabilities` has not checked.
     checks.iter().try_for_each(|check| check_quota(check.counter.policy(), check.counter.quota()))?;
@@ -277,7 +272,6 @@ fn fits(check: &Check) -> bool {
     check.cost.saturating_add(check.floor) <= check.counter.quota().capacity()
 }
 
-/// `None` if drops are not divided among callers.
 fn caller(shared: &RatioInner, checks: &[Check], check: &Check) -> Option<u64> {
     let (policy, by) = shared.settings.fair.as_ref().filter(|(policy, _)| policy == check.counter.policy().as_str())?;
     let of_caller = |check: &&Check| check.counter.policy().as_str() == by && by != policy;

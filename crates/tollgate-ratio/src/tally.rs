@@ -14,7 +14,6 @@ pub(crate) const MOST_SHARDS: u8 = 16;
 
 pub(crate) const MOST_REPORT: usize = 512;
 
-/// Units of a kind, and the limit, in a report.
 pub(crate) const MOST_UNITS: u64 = 1 << 40;
 
 /// Bound of totals.

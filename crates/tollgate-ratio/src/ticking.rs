@@ -18,7 +18,6 @@ use crate::events::{Metrics, OutageLines};
 use crate::shared::{CLOSED, RatioInner};
 use crate::tally::{Report, Totals, micros};
 
-/// Ticks without a decision after which nothing is reported.
 const IDLE: u32 = 60;
 
 struct Ticking {
@@ -27,14 +26,11 @@ struct Ticking {
     until: u64,
     /// Microseconds of the tally's clock at the start of the store; `None` before it has replied.
     epoch: Option<u64>,
-    /// Tick of the last report; 0 before the first one.
     last: u64,
-    /// Start of the tally's outage, and whether ratios were known when it was logged.
     outage: Option<(Instant, bool)>,
     lines: OutageLines,
 }
 
-/// Does nothing if there is a task, the store was closed, or there is no runtime.
 pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     let next = shared.next_task.load(Ordering::Relaxed);
     if shared.micros(now) < next {
@@ -48,7 +44,6 @@ pub(super) fn start(shared: &Arc<RatioInner>, now: Instant) {
     }
 }
 
-/// Reports once more, and ends the task.
 pub(super) async fn close(shared: &Arc<RatioInner>) {
     let next = shared.next_task.swap(CLOSED, Ordering::SeqCst);
     shared.metrics.known(|| (0, HashMap::new()));
@@ -85,7 +80,6 @@ impl Ticking {
         }
     }
 
-    /// Reports the offered units. The first call only reads the tally's clock and the ratios.
     async fn tick(&mut self, shared: &RatioInner) {
         let (began, settings) = (Instant::now(), &shared.settings);
         let (counters, report) =
@@ -121,7 +115,6 @@ impl Ticking {
         shared.metrics.known(|| shared.highest(Instant::now()));
     }
 
-    /// Logs an outage of the tally once while ratios are known, and once when they are not.
     fn note_outage(&mut self, shared: &RatioInner, error: &Error) {
         let now = Instant::now();
         let is_known = shared.live(now).is_some();
@@ -142,7 +135,6 @@ impl Ticking {
         });
     }
 
-    /// Time of the next call: at the phase of this process in a later tick.
     fn next(&self, shared: &RatioInner) -> Instant {
         let (now, tick) = (Instant::now(), shared.settings.tick);
         let Some(epoch) = self.epoch else { return now + tick };

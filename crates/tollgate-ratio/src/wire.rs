@@ -11,26 +11,20 @@ use tollgate::deadpool_redis::redis::{Cmd, cmd};
 
 use crate::tally::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
 
-/// Shortest and longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
 
 const UNITS_SIZE: usize = 6;
 
-/// Units in the reply for a counter that has no space.
 const NEVER: u64 = MOST_TOTAL;
 
-/// Bytes of a counter in a report, and of a hot counter in a reply.
 const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
 const HOT_SIZE: usize = CounterId::LENGTH + 14;
 
-/// Call to one shard.
 pub(crate) struct ShardReport {
     /// Hashes of the ticks that are 0, 1 and 2 modulo 3.
     keys: [String; 3],
-    /// Tick, target, and whether the process is live.
     head: Vec<u8>,
     counters: Vec<u8>,
-    /// Indexes of the counters in the whole report.
     places: Vec<usize>,
 }
 
@@ -38,17 +32,11 @@ pub(crate) struct ShardReport {
 pub(crate) struct ShardTotals {
     pub(crate) now_us: u64,
     pub(crate) live: u64,
-    /// Totals of the sent counters, each with its index in the whole report.
     pub(crate) counters: Vec<(usize, Option<[u64; 2]>)>,
     pub(crate) hot: Vec<(CounterId, [u64; 2])>,
 }
 
 impl ShardReport {
-    /// Splits a report into its shards.
-    ///
-    /// # Errors
-    ///
-    /// If the tick, or the number of shards or of counters in one, is not allowed.
     pub(crate) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
         let (tick, shards) = (report.tick, report.shards);
         if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
@@ -85,7 +73,6 @@ impl ShardReport {
         part
     }
 
-    /// Reports for the current tick of the shard's server, whatever tick it is.
     pub(crate) fn without_target(mut self) -> Self {
         self.head[7..14].fill(0);
         self
@@ -98,7 +85,6 @@ impl ShardReport {
         call
     }
 
-    /// Returns `None` if the reply is invalid.
     pub(crate) fn read(&self, mut reply: Bytes) -> Option<ShardTotals> {
         let now_us = reply.try_get_uint(7).ok()?;
         let live = reply.try_get_uint(4).ok()?;

@@ -153,7 +153,6 @@ impl Store for RedisCellStore {
     }
 }
 
-/// Explains errors of a module that is not loaded, or may not be called.
 fn explained(error: Error) -> Error {
     let Some(cause) = error.source().and_then(|source| source.downcast_ref::<RedisError>()) else { return error };
     let text = if cause.detail().is_some_and(|detail| detail.contains("unknown command")) {

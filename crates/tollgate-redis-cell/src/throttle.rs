@@ -107,11 +107,6 @@ impl Throttle {
     }
 
     /// Rounds times up to the next second, except where the interval between units is known exactly.
-    ///
-    /// # Errors
-    ///
-    /// [`is_store`](Error::is_store) if the reply is no decision about this quota: not five numbers, another capacity,
-    /// or a first number other than 0 and 1.
     pub(crate) fn outcome(&self, reply: Value) -> Result<Outcome, Error> {
         const NO_DECISION: &str = "the reply of Redis to CL.THROTTLE is not a decision";
         let reply = ThrottleReply::from_redis_value(reply).map_err(|error| Error::store(NO_DECISION, error))?;
@@ -150,7 +145,6 @@ impl Throttle {
     }
 }
 
-/// The fraction was cut off, so the next whole second is certainly enough.
 fn rounded_up(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0).saturating_add(1))
 }

@@ -167,7 +167,6 @@ pub struct BackPressure<S> {
     line: Arc<Line>,
     /// Set while it waits. The mutex is never locked: it makes the service `Sync`, which the future may not be.
     waiting: Option<Mutex<Pin<Box<dyn Future<Output = Turn> + Send>>>>,
-    /// Set once the next call is allowed.
     turn: Option<Turn>,
 }
 
@@ -257,7 +256,6 @@ impl<F> fmt::Debug for BackPressureFuture<F> {
     }
 }
 
-/// Pause after a decision without a time to retry.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Resolution of tokio's timers: a shorter pause, or none, would make the wait a busy loop.
@@ -273,13 +271,11 @@ struct Line {
     key: Key,
     /// Its single permit is the turn of the head of the queue, in the order of arrival.
     first: Semaphore,
-    /// Notified when a service of this queue has returned slots or units.
     returned: Notify,
     never_ready: Lines,
 }
 
 impl Line {
-    /// Returns the permit and its delay, or a pause.
     async fn call(&self) -> Result<(Permit, Duration), Duration> {
         let (decision, permit) = self.limiter.permit(&self.key).await.map_err(|error| {
             if error.is_invalid() {
@@ -303,7 +299,6 @@ impl Line {
     }
 }
 
-/// Waits until the limiter allows a call, and for its turn in a leaky bucket.
 async fn wait(line: Arc<Line>) -> Turn {
     let _first = line.first.acquire().await;
     loop {
@@ -326,16 +321,14 @@ async fn wait(line: Arc<Line>) -> Turn {
     }
 }
 
-/// Units taken for the next call of a service, which are refunded if it is dropped without a call.
+/// Dropping it without a call refunds the units.
 struct Turn {
     permit: Option<Permit>,
-    /// Slots of the call that has begun.
     slots: SlotGuard,
     line: Arc<Line>,
 }
 
 impl Turn {
-    /// Begins the call: its units stay taken, and dropping it releases its slots.
     fn spend(&mut self) {
         self.slots = self.permit.take().map(Permit::spend).unwrap_or_default();
     }

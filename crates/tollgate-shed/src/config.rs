@@ -109,7 +109,6 @@ impl FleetConfig {
     }
 }
 
-/// Parts of the file that this crate reads.
 #[derive(Deserialize)]
 struct File {
     fleet: Option<Spanned<FleetTable>>,
@@ -117,7 +116,6 @@ struct File {
     policy: Vec<NamedTable>,
 }
 
-/// Policy, which must not have the name of the shedder.
 #[derive(Deserialize)]
 struct NamedTable {
     name: Option<Spanned<String>>,

@@ -107,11 +107,9 @@ impl Drop for Metrics {
     }
 }
 
-/// Lines of one log statement: one per period, then a count of the others.
 #[derive(Debug)]
 pub(crate) struct Lines {
     period: Duration,
-    /// Time of the last line, and number of lines left out since.
     last: Mutex<Option<(Instant, u64)>>,
 }
 
@@ -120,14 +118,12 @@ impl Lines {
         Self { period, last: Mutex::new(None) }
     }
 
-    /// Passes the number of lines left out since the last one, if any; does nothing if the period has its line.
     pub(crate) fn log(&self, line: impl FnOnce(Option<u64>)) {
         if let Some(more) = self.note(Instant::now()) {
             line((more > 0).then_some(more));
         }
     }
 
-    /// Returns the number of lines left out before, if a line is due.
     fn note(&self, now: Instant) -> Option<u64> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *last {

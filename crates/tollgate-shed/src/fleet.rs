@@ -22,13 +22,10 @@ use tower::{Layer, Service};
 use crate::built;
 use crate::shedder::{Class, Shedder};
 
-/// Suffix of the policy for requests that are not critical.
 pub(crate) const OTHERS: &str = ".others";
 
-/// More slots than any quota has.
 const ANY: u64 = 1_000_000;
 
-/// Longest name that with [`OTHERS`] is a valid name of a policy.
 const LONGEST: usize = 64 - OTHERS.len();
 
 /// Least `Retry-After`, to which up to twice as much is added, because slots are freed at any time.
@@ -157,11 +154,6 @@ pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
     PolicyName::try_from(name)
 }
 
-/// Slots for requests that are not critical.
-///
-/// # Errors
-///
-/// If the reserve is not a fraction above 0 and below 1, or leaves none.
 pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
     if !(reserve > 0.0 && reserve < 1.0) {
         return Err(Error::invalid(format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1")));

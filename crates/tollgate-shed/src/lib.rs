@@ -19,7 +19,6 @@ pub use self::service::{ShedBody, WorkerShed, WorkerShedFuture};
 pub use self::shedder::{Class, Shed};
 pub use self::worker::WorkerShedLayer;
 
-/// Panics with the error's own message.
 #[track_caller]
 fn built<T>(result: Result<T, tollgate::Error>) -> T {
     match result {

@@ -54,11 +54,8 @@ const ALL_READS: f64 = 0.55;
 pub struct Ramp {
     good: f64,
     bad: f64,
-    /// Bad time before anything is shed.
     first: Duration,
-    /// Bad time until all classes but critical are shed.
     all: Duration,
-    /// Good time that recovers from the longest bad time.
     recovery: Duration,
 }
 
@@ -180,7 +177,6 @@ impl Ramp {
         between(progress.bad_for.as_secs_f64(), self.first.as_secs_f64(), self.all.as_secs_f64())
     }
 
-    /// Checks the order of all fields, and that recovery is not faster than shedding.
     fn checked(self) -> Result<Self, Error> {
         let Self { good, bad, first, all, recovery } = self;
         let message = if !(good > 0.0 && good < bad && bad.is_finite()) {
@@ -233,7 +229,6 @@ impl Usage {
         self.in_progress += requests;
     }
 
-    /// Resets the average.
     pub(crate) fn take(&mut self, now: Duration) -> f64 {
         self.add(0.0, now);
         let average = if self.passed > 0.0 { self.area / self.passed } else { self.in_progress };

@@ -124,7 +124,6 @@ impl Shed {
     }
 }
 
-/// Time without a shed request after which an episode is over.
 const QUIET: Duration = Duration::from_secs(60);
 
 pub(crate) struct Shedder {
@@ -133,7 +132,7 @@ pub(crate) struct Shedder {
     pub(crate) class: Arc<dyn Fn(&Parts) -> Class + Send + Sync>,
     metrics: Metrics,
     unknown: Lines,
-    /// Requests shed in the episode, or 0: then a request needs no lock.
+    /// 0 without an episode: then a request needs no lock.
     shed: AtomicU64,
     episode: Mutex<Episode>,
 }
@@ -142,12 +141,10 @@ pub(crate) struct Shedder {
 struct Episode {
     began: Duration,
     last: Duration,
-    /// Utilization of the last sample.
     utilization: Option<f64>,
 }
 
 impl Shedder {
-    /// Uses [`Class::from_parts`] and the clock of tokio.
     pub(crate) fn new(name: PolicyName) -> Self {
         let (metrics, start) = (Metrics::new(&name), Instant::now());
         Self {
@@ -161,13 +158,11 @@ impl Shedder {
         }
     }
 
-    /// Same settings, without an episode.
     pub(crate) fn anew(&self) -> Self {
         let (clock, class) = (Arc::clone(&self.clock), Arc::clone(&self.class));
         Self { clock, class, ..Self::new(self.name.clone()) }
     }
 
-    /// Determines the class once, and inserts it into the extensions.
     pub(crate) fn offered(&self, parts: &mut Parts) -> Class {
         let class = (self.class)(parts);
         // An outer shedder may have inserted it already; each insertion allocates.

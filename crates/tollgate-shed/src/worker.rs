@@ -22,12 +22,10 @@ use crate::built;
 use crate::ramp::{Progress, Ramp, Usage};
 use crate::shedder::{Class, Shedder};
 
-/// Least nanoseconds between two samples.
 const SAMPLE: u64 = 1_000_000_000;
 
 #[derive(Clone)]
 enum Gauge {
-    /// Requests in flight that fit.
     InProgress(NonZeroU32),
     /// Utilization, where 1 is full.
     Measured(Arc<dyn Fn() -> f64 + Send + Sync>),
@@ -189,7 +187,6 @@ impl WorkerShedLayer {
         Ok(Some(InProgress(self.clone())))
     }
 
-    /// Samples if it is due and no other request does; it is due if the clock stepped back far.
     fn sample(&self, now: Duration) {
         let WorkerInner { shedder, gauge, ramp, sampled, level: shown, .. } = &*self.state;
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);

@@ -15,25 +15,21 @@ use tokio::time::Instant;
 use tollgate::Error;
 use tollgate::store::{Change, ChangeResult, Check, Counter, Evaluation, Receipt, Settlement, StateId, StoreDecision};
 
-/// Most states in a transaction or job.
 pub(crate) const MOST_STATES: usize = 128;
 
 /// Most jobs in a transaction, so that none of them waits for many others.
 const MOST_JOBS: usize = 1_024;
 
-/// Most jobs that wait; further jobs fail immediately.
 pub(crate) const MOST_WAITING: usize = 16_384;
 
 pub(crate) struct TxQueue {
     waiting: VecDeque<TxJob>,
     busy: HashSet<StateId>,
-    /// Transactions that may still begin.
     pub(crate) free: usize,
     /// Whether a loop that begins transactions is running, which will check for more.
     pub(crate) is_beginning: bool,
 }
 
-/// Jobs of a transaction in the order of arrival, and their states, distinct and ascending.
 pub(crate) type Batch = (Vec<TxJob>, Vec<StateId>);
 
 impl TxQueue {
@@ -41,7 +37,6 @@ impl TxQueue {
         Self { waiting: VecDeque::new(), busy: HashSet::new(), free: transactions, is_beginning: false }
     }
 
-    /// Ignores jobs whose callers have left.
     pub(crate) fn is_full(&mut self) -> bool {
         if self.waiting.len() >= MOST_WAITING {
             self.waiting.retain(|job| !job.has_left());
@@ -94,7 +89,6 @@ pub(crate) enum Work {
 #[derive(Debug)]
 pub(crate) enum TxResult {
     Decided(StoreDecision),
-    /// One result per change.
     Changed(Vec<ChangeResult>),
 }
 
@@ -126,7 +120,6 @@ pub(crate) struct TxJob {
 }
 
 impl Work {
-    /// Distinct, ascending.
     pub(crate) fn ids(&self) -> Vec<StateId> {
         let mut ids = match self {
             Self::Decide(checks) => StateId::of_checks(checks),

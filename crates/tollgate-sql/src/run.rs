@@ -34,14 +34,11 @@ const TRIES: u32 = 16;
 const CONFLICT_PAUSE_US: u64 = 1_000;
 const LONGEST_CONFLICT_PAUSE_US: u64 = 4_000;
 
-/// Longest commit after the requests have failed, and longest time of retries of settlements.
 const LATE: Duration = Duration::from_secs(10);
 
-/// Pause before a settlement is retried, which doubles up to the longest pause.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// In the order of the jobs.
 type Results = Vec<Result<TxResult, Error>>;
 
 pub(crate) struct BackendInner<B> {
@@ -54,9 +51,7 @@ pub(crate) struct BackendInner<B> {
 /// Transaction that has begun. When it is dropped, however it ended, the next one begins.
 struct Transaction<B: StateBackend> {
     shared: Arc<BackendInner<B>>,
-    /// States that other transactions may not use.
     ids: Vec<StateId>,
-    /// Jobs without a result.
     jobs: Vec<TxJob>,
 }
 
@@ -116,7 +111,6 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Fails a job; a settlement that certainly was not made waits to be retried.
     fn fail(self: &Arc<Self>, mut job: TxJob, error: &Error) {
         if error.is_unsent()
             && !error.is_invalid()
@@ -134,7 +128,6 @@ impl<B: StateBackend> BackendInner<B> {
         }
     }
 
-    /// Polls on the caller's thread first, and spawns a task if the transaction has to wait.
     fn begin(self: &Arc<Self>, batch: Batch) {
         let mut run = Box::pin(run(self.transaction(batch)));
         if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
@@ -183,7 +176,6 @@ impl<B: StateBackend> Transaction<B> {
         }
     }
 
-    /// Returns `None` after a conflict.
     async fn try_once(&mut self, until: Instant) -> Result<Option<Results>, Error> {
         let shared = Arc::clone(&self.shared);
         let loaded = within(until, shared.backend.load(&self.ids)).await;
@@ -226,7 +218,6 @@ impl<B: StateBackend> Transaction<B> {
         }
     }
 
-    /// All callers share one error, because it is one failure.
     fn fail(&mut self, error: &Error) {
         for job in mem::take(&mut self.jobs) {
             self.shared.fail(job, error);
@@ -289,7 +280,6 @@ fn late(what: &str, after: Duration) -> Error {
     Error::timeout(format!("the database did not {what} within {after:?}"))
 }
 
-/// Error of a job that was dropped because its runtime stopped or the database panicked.
 pub(crate) fn lost() -> Error {
     Error::store("the transaction was dropped", "its runtime stopped, or the database panicked")
 }

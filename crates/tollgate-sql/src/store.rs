@@ -14,7 +14,6 @@ use crate::queue::{MOST_STATES, TxResult, Work};
 use crate::run::{BackendInner, lost};
 use crate::traits::StateBackend;
 
-/// Longest timeout, beyond which points in time could not be represented.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.

@@ -18,7 +18,6 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64
     Step { fits, remaining: fits.into(), wait, reset: wait, delay: 0, stamp: 0, state: None, found }
 }
 
-/// Counts a strike: 1 unit, or 0 while a ban lasts.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, _: Adjustment) -> Adjusted {
     let ban = ban_of(rule);
     let Ban { time, within, most, .. } = ban;

@@ -25,7 +25,6 @@ use super::state::{Adjusted, Adjustment, EXACT, Found, NEVER, Rule, State, Step,
 
 /// Level in parts; `u64` where it suffices, because its arithmetic is faster.
 trait Level: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Sub<Output = Self> {
-    /// Parts of these units, saturating.
     fn of(units: u64, window: u64) -> Self;
     fn saturating_less(self, other: Self) -> Self;
     fn divided(self, by: u64) -> u64;

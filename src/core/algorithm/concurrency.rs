@@ -13,7 +13,6 @@ use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 /// Parts of a TTL: one cohort takes slots for one part.
 const PARTS: u64 = 8;
 
-/// Slots that renewals may restore, because counts have 32 bits.
 const MOST_HELD: u64 = 1 << 31;
 
 /// Time of the first slot, and number of slots.
@@ -91,7 +90,6 @@ fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
     }
 }
 
-/// Skips leading cohorts that are expired at `time` or empty.
 fn live(cohorts: &[Cohort], time: u64, life: u64) -> &[Cohort] {
     let idle = cohorts.iter().take_while(|cohort| cohort.1 == 0 || cohort.0 + life <= time).count();
     &cohorts[idle..]

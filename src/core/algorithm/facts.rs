@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::HEARTBEAT;
 use super::state::{EXACT, State};
 
-/// Facts about one algorithm: nothing outside of this folder compares algorithms.
+/// Nothing outside of this folder compares algorithms.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub(crate) struct Facts {
@@ -25,13 +25,10 @@ pub(crate) struct Facts {
     pub(crate) letter: char,
     pub(crate) layout: Layout,
     pub(crate) capacity: Capacity,
-    /// Shortest window, if it is longer than a tick: a TTL in which slots can be renewed.
     pub(crate) shortest_window: Duration,
     /// Longest window in ticks, if it is shorter than the limit for all quotas.
     pub(crate) longest_window: Option<u64>,
-    /// Whether an allowed request may have to wait in a queue, which only its store has.
     pub(crate) stands_in_line: bool,
-    /// Whether units are slots: held and renewed until a request has ended, then released.
     pub(crate) held: bool,
     /// Whether units return one after the other, `window / limit` apart: debts are repaid at that rate, and each
     /// further unit waits that much longer.
@@ -39,7 +36,6 @@ pub(crate) struct Facts {
     /// Number of aligned windows in which units count; 0 where windows are not aligned.
     pub(crate) windows: u32,
     pub(crate) refund: Refund,
-    /// Other checks that must be denied when one check is denied.
     pub(crate) refusal: Refusal,
 }
 
@@ -129,8 +125,7 @@ pub(super) static FACTS: [Facts; 7] = [
 ];
 
 impl Facts {
-    /// Returns `true` if only the store of a counter can decide, so units are neither leased nor taken here and charged
-    /// later.
+    /// Returns `true` if units are neither leased nor taken here and charged later.
     pub(crate) const fn only_in_store(&self) -> bool {
         self.stands_in_line || self.held
     }
@@ -142,7 +137,6 @@ const MOST_WIDE: u64 = 1 << 42;
 /// Bound of counts, which have six bytes each.
 const MOST_COUNT: u64 = 1 << 48;
 
-/// Bytes of a state in Redis, which are read as a [`State`](super::State).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Start of a window (44 bits) and its count (52), as a `Level`.
@@ -190,19 +184,14 @@ impl Layout {
     }
 }
 
-/// How the most units that can be taken at once follow from the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capacity {
     Limit,
-    /// The burst, which is the limit by default.
     Burst,
-    /// The places of a queue and one more; no places by default.
     Queue,
 }
 
 impl Capacity {
-    /// Capacity if only the limit is set.
-    ///
     /// A queue without places has a capacity of 1: the request that leaves at once.
     pub(crate) const fn of(self, limit: u64) -> u64 {
         match self {
@@ -212,12 +201,9 @@ impl Capacity {
     }
 }
 
-/// Units that a refund releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refund {
-    /// All units that still count.
     Counted,
-    /// Units that were not refilled since.
     Unrefilled,
     /// The last units in the queue, which then ends earlier: no later request moves up.
     LastInLine,

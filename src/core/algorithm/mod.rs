@@ -122,7 +122,6 @@ impl Algorithm {
     /// The algorithms of quotas.
     pub const ALL: &'static [Algorithm] = Self::WITH_BAN.split_at(Self::WITH_BAN.len() - 1).0;
 
-    /// The algorithms of quotas, and last that of bans.
     pub(crate) const WITH_BAN: &'static [Algorithm] = &[
         Self::FixedWindow,
         Self::SlidingLog,
@@ -164,7 +163,6 @@ impl Algorithm {
         if most < ANY_WINDOW { ANY_WINDOW } else { most }
     }
 
-    /// Decides one check on the stored state, without changing it. Times are ticks.
     #[inline]
     pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
         let (cost, floor) = (cost.min(MOST_UNITS), floor.min(MOST_UNITS));
@@ -179,7 +177,6 @@ impl Algorithm {
         }
     }
 
-    /// Refunds or charges units after the fact.
     #[inline]
     pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
         match self {

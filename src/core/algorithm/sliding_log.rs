@@ -40,7 +40,6 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
-/// Removes the newest units of the stamp first, or adds units now, up to twice the limit.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -64,7 +63,6 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
 struct Log<'a> {
     last: u64,
     units: Units<'a>,
-    /// Includes expired units.
     size: u64,
 }
 
@@ -112,7 +110,6 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Units at least `age` old at `time`; none in a digest, because all of its units count.
     fn aged(&self, time: u64, age: u64) -> u64 {
         if self.all().is_none() {
             return 0;
@@ -129,7 +126,6 @@ impl<'a> Log<'a> {
         low
     }
 
-    /// Low bits of every unit's time; `None` for a digest.
     #[cfg_attr(not(feature = "redis"), allow(clippy::unnecessary_wraps, reason = "digests come from Redis"))]
     fn all(&self) -> Option<&'a [u32]> {
         match self.units {
@@ -139,7 +135,6 @@ impl<'a> Log<'a> {
         }
     }
 
-    /// Keeps the units `from..=to`, and adds `taken` at `time`.
     fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> Option<State> {
         let kept = self.all()?[index(from) - 1..index(to)].iter().copied();
         let added = std::iter::repeat_n(low_bits(time), index(taken));

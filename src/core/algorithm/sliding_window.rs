@@ -41,7 +41,6 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
-/// Refunds only units of the current window and the one before.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -65,7 +64,6 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted::new(refunded + earlier + added, changed != count || earlier > 0, state, reset)
 }
 
-/// Last time seen, but at least `now`, and the counts of its window and of the window before.
 fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Found) {
     let (kept, found) = State::read(state, now, window);
     let Some(&State::Window { time: last, count, previous }) = kept else { return (now, 0, 0, found) };

@@ -27,8 +27,7 @@ pub(crate) enum State {
     Log { time: u64, units: Box<[u32]> },
     /// Time of the first slot and number of slots of each cohort, in order, never empty: concurrency.
     Slots { cohorts: Box<[(u64, u32)]> },
-    /// End of the last ban, its length, start of the window of strikes, and their number, in milliseconds:
-    /// [bans](super::ban).
+    /// End of the last ban, its length, start of the window of strikes, and their number, in milliseconds.
     Ban { ends: u64, length: u64, start: u64, strikes: u64 },
     /// Digest of a log from Redis: the last time seen, the units that still count, the time of the newest unit, and the
     /// time of the unit to wait for.
@@ -36,15 +35,11 @@ pub(crate) enum State {
     LogDigest { time: u64, live: u64, newest: u64, leaving: u64 },
 }
 
-/// What was found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// State that is used.
     Kept,
     Fresh,
-    /// State more than a window ahead of the clock, which was set aside.
     Ahead,
-    /// Foreign value in Redis, which was set aside.
     #[cfg(feature = "redis")]
     Foreign,
     /// No state was read, because the server's clock is in none of the calendar windows that it was sent.
@@ -53,7 +48,6 @@ pub(crate) enum Found {
 }
 
 impl State {
-    /// Returns `None` if there are no cohorts, or they are not in order.
     pub(crate) fn slots(cohorts: Box<[(u64, u32)]>) -> Option<Self> {
         let are_in_order = cohorts.windows(2).all(|two| two[0].0 < two[1].0);
         (are_in_order && !cohorts.is_empty()).then_some(State::Slots { cohorts })
@@ -110,9 +104,7 @@ pub(super) fn cut(number: u128) -> u64 {
 pub(crate) struct Rule {
     pub(crate) window: u64,
     pub(crate) limit: u64,
-    /// Most units that can be taken at once, at least 1; only buckets and queues read it.
     pub(crate) capacity: u64,
-    /// Current window of the calendar, if the quota has one; only fixed windows read it.
     pub(crate) calendar: Option<Window>,
     /// Slots up to which a request starts without a wait, at least 1; only queues read it.
     pub(crate) at_once: u64,
@@ -153,7 +145,6 @@ impl Adjustment {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjusted {
-    /// Whole units refunded or charged; in a renewal, slots that were still there.
     pub(crate) units: u64,
     /// New state and the time until it resets; `None` if there is nothing to write.
     pub(crate) state: Option<(State, u64)>,
@@ -183,7 +174,6 @@ pub(crate) struct Step {
     pub(crate) delay: u64,
     /// Time that the state assigns to the units, which a refund must name.
     pub(crate) stamp: u64,
-    /// State to keep if the request as a whole is allowed; `None` if it does not change.
     pub(crate) state: Option<State>,
     pub(crate) found: Found,
 }

@@ -66,9 +66,7 @@ struct Zoned {
     unit: Unit,
     #[cfg(feature = "calendar")]
     rules: TimeZone,
-    /// Unit and zone, such as `month31@Europe/Berlin`: the identity, but for the rules of the zone.
     name: Box<str>,
-    /// Shared by all calendars of this name.
     number: u64,
     last: ArcSwapOption<Around>,
 }
@@ -203,7 +201,6 @@ impl fmt::Debug for Calendar {
     }
 }
 
-/// Text such as `month from day 31 in Europe/Berlin`.
 impl fmt::Display for Calendar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = self.0.unit;

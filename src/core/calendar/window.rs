@@ -66,7 +66,6 @@ impl Window {
     }
 }
 
-/// Starts of three consecutive windows, and the end of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Around(pub(crate) [u64; 4]);
 

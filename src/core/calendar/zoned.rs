@@ -22,14 +22,8 @@ const HOUR: i64 = 3_600;
 /// Names in the system's zone folder that mean another zone on each system, or none.
 const NO_ZONES: [&str; 4] = ["Etc/Unknown", "Factory", "localtime", "posixrules"];
 
-/// Last calendar made of each name, and how many there are.
 static MADE: Mutex<(BTreeMap<&'static str, &'static Zoned>, u16)> = Mutex::new((BTreeMap::new(), 0));
 
-/// Zone names match in any case of letters.
-///
-/// # Errors
-///
-/// If the system has no such zone, or there are too many calendars.
 pub(super) fn of(unit: Unit, zone: &str) -> Result<Calendar, Error> {
     let found = if zone.eq_ignore_ascii_case("UTC") { Ok(TimeZone::UTC) } else { TimeZone::get(zone) };
     let found = found.map_err(|error| no_zone(zone).with_source(error))?;
@@ -131,7 +125,6 @@ impl Zoned {
         }
     }
 
-    /// First instant of a date: midnight, the first of two midnights, or the end of the skipped time.
     fn start(&self, date: Date) -> Option<i64> {
         let midnight = date.at(0, 0, 0, 0);
         let at = |offset: Offset| offset.to_timestamp(midnight).ok();
@@ -175,7 +168,6 @@ impl Zoned {
     }
 }
 
-/// Anchor day in a date's month, or the last day of a month without it.
 fn anchored(date: Date, anchor: u8) -> Option<Date> {
     let last = date.last_of_month();
     Date::new(date.year(), date.month(), i8::try_from(anchor).ok()?.min(last.day())).ok()

@@ -11,7 +11,6 @@ pub(crate) struct CountedCalls {
 }
 
 impl CountedCalls {
-    /// Size of the table, many more than calls that complete at about the same time.
     pub(super) const PLACES: usize = 64;
 
     pub(crate) fn new() -> Self {

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use crate::core::{Check, Limit, Mode, PolicyName, Quota, algorithm};
 
-/// Value of `wait_us` if no wait can help.
 const NO_WAIT: u64 = u64::MAX;
 
 /// Value of `wait_us` if the end of a slot is unknown: requests mostly end long before their slots expire.
@@ -84,7 +83,6 @@ impl Outcome {
         Self { remaining, hidden, ..Self::unused(check.counter.limit().clone(), check.mode) }
     }
 
-    /// Outcome in which nothing is left, and which resets immediately.
     #[inline]
     fn unused(limit: Limit, mode: Mode) -> Self {
         Self {
@@ -195,7 +193,6 @@ impl Outcome {
         Self { limit, ..self.clone() }
     }
 
-    /// Adds units to the outcome of a peek that are left elsewhere, less `owed`, up to the capacity.
     pub(crate) fn with_more(&self, units: u64, owed: u64) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -205,10 +202,8 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// Returns the outcome after a settlement: its check took `taken` units, of which `balance` stay taken.
-    ///
-    /// If a charge leaves nothing, the wait is the time until the reset, an upper bound, because the exact wait is
-    /// unknown here. A ban stays as it was.
+    /// Of the `taken` units, `balance` stay taken. If a charge leaves nothing, the wait is the time until the reset, an
+    /// upper bound, because the exact wait is unknown here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         if self.is_banned() {
             return self.clone();
@@ -236,7 +231,6 @@ impl Outcome {
         Self { remaining, wait_us, reset_us, minutes, ..self.clone() }
     }
 
-    /// Converts the result of the arithmetic, which is in ticks of the quota.
     pub(crate) fn from_measures(check: &Check, measures: &Measures) -> Self {
         let quota = check.counter.quota();
         let tick = quota.tick().micros();
@@ -341,7 +335,6 @@ impl Outcome {
         Duration::from_micros(self.reset_us)
     }
 
-    /// Minutes of the window that counts, if a calendar's; else 0.
     pub(crate) fn window_minutes(&self) -> u16 {
         self.minutes
     }
@@ -399,7 +392,6 @@ impl Outcome {
     }
 }
 
-/// Numbers of one outcome, with times in ticks of the quota.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measures {
     pub(crate) fits: bool,

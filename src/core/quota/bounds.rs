@@ -8,13 +8,11 @@ use super::{Quota, Tick};
 use crate::core::algorithm::{Algorithm, Capacity};
 use crate::core::{Calendar, Error};
 
-/// Longest window that is counted in microseconds, not milliseconds.
 const FINE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
 const LONGEST: u64 = 1 << 43;
 
-/// Ticks of a day, in windows of a day and more.
 const MILLIS_A_DAY: u64 = 86_400_000;
 
 const MOST_AT_ONCE: u64 = 1 << 32;
@@ -79,7 +77,6 @@ impl Quota {
         Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
     }
 
-    /// Longer form of an algorithm, whose units each take memory.
     pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(ZERO_LIMIT),

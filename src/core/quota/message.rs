@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// Bytes: messages of quotas have up to 140, and a name and three numbers.
 const LONGEST: usize = 256;
 
 pub(super) struct Message {

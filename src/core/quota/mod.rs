@@ -117,7 +117,6 @@ impl Quota {
         self.capacity
     }
 
-    /// Requests of a leaky bucket that start immediately after a pause.
     pub(crate) const fn starting_at_once(&self) -> u64 {
         self.extra as u64 + 1
     }
@@ -213,7 +212,6 @@ impl Quota {
         Rule { window, limit, capacity, calendar, at_once: self.starting_at_once() }
     }
 
-    /// Returns `true` if the level of a bucket may reach 2^52 and is split into units and parts.
     #[cfg(feature = "redis")]
     pub(crate) fn is_wide(&self) -> bool {
         matches!(self.facts().layout, Layout::Falling) && self.rule(0).is_wide()
@@ -229,8 +227,7 @@ impl Quota {
         self.facts().windows > 0
     }
 
-    /// Returns `true` if the floor alone decides, because a request starts at the first free slot, however many it
-    /// takes.
+    /// Returns `true` if the floor alone decides, because a request starts at the first free slot.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
         self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }

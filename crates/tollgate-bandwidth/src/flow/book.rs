@@ -20,17 +20,13 @@ use tollgate::{Decision, Error, Permit, Source};
 use super::error::{FlowError, Reason};
 use super::portion::{Hold, Portion};
 
-/// How long unused units are held.
 const IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
     lots: VecDeque<Lot>,
-    /// Units in lots that are not granted.
     free: u64,
-    /// Waiters by ticket, in ascending order of arrival.
     line: BTreeMap<u64, Waiter>,
-    /// Units granted to former waiters, and the time of the grant.
     grants: BTreeMap<u64, (u64, Instant)>,
     last_ticket: u64,
     pub(super) portion: Portion,
@@ -55,14 +51,11 @@ pub(super) struct Lot {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
-    /// Fewest units that end the wait.
     pub(super) least: u64,
-    /// Most units it can use.
     pub(super) most: u64,
     pub(super) waits: Waits,
 }
 
-/// What a caller waits for if too few units are left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
     ForCall,
@@ -85,7 +78,6 @@ impl Book {
         self.last.as_ref()?.as_ref().ok()
     }
 
-    /// Takes units if enough are free and no caller waits.
     pub(super) fn take(&mut self, want: Want) -> Option<u64> {
         if !self.line.is_empty() || self.free < want.least {
             return None;
@@ -96,7 +88,6 @@ impl Book {
         Some(units)
     }
 
-    /// Error for units that are not leased.
     pub(super) fn refusal(&self, units: u64) -> FlowError {
         if let Some(Err(error)) = &self.last {
             return FlowError(Reason::Failed(Arc::clone(error)));
@@ -123,7 +114,6 @@ impl Book {
         self.last_ticket
     }
 
-    /// Claims a grant, unless it has expired; otherwise returns why `least` units are not available.
     pub(super) fn claim(&mut self, ticket: u64, least: u64) -> Result<u64, FlowError> {
         self.expire(Instant::now());
         let Some((units, _)) = self.grants.remove(&ticket) else { return Err(self.refusal(least)) };
@@ -143,7 +133,6 @@ impl Book {
         self.expire(now);
     }
 
-    /// Frees granted units, or refunds them if they were granted too long ago.
     fn release(&mut self, units: u64, now: Instant) {
         self.free = self.free.saturating_add(units);
         self.expire_lots(units, now);
@@ -240,7 +229,6 @@ impl Book {
         }
     }
 
-    /// Clears the flag of the call in flight, and empties the queue; its waiters may queue again.
     pub(super) fn disband(&mut self) {
         self.in_flight = false;
         self.woken.extend(mem::take(&mut self.line).into_values().map(|waiter| waiter.sender));
@@ -260,7 +248,6 @@ impl Book {
         self.woken.extend(self.line.remove(&ticket).map(|waiter| waiter.sender));
     }
 
-    /// Returns unclaimed grants and unused lots, then grants the free units.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(grant) = self.grants.first_entry().filter(|grant| grant.get().1 + IDLE <= now) {
             let (units, _) = grant.remove();
@@ -281,7 +268,6 @@ impl Book {
         }
     }
 
-    /// Returns all lots, because no units are taken any more.
     pub(super) fn close(&mut self) {
         self.over.extend(mem::take(&mut self.lots));
     }

@@ -30,14 +30,12 @@ pub struct FlowError(pub(super) Reason);
 
 #[derive(Clone, Debug)]
 pub(super) enum Reason {
-    /// None are leased, and the decision of the store is unknown.
     Pending,
     Refused { by: Option<(Box<str>, Quota)>, retry_after: Option<Duration> },
     Failed(Arc<Error>),
 }
 
 impl FlowError {
-    /// Names the binding policy of the last decision.
     pub(super) fn refused(decision: Option<&Decision>, retry_after: Option<Duration>) -> Self {
         let binding = decision.and_then(Decision::binding);
         let by = binding.map(|outcome| (outcome.policy().into(), *outcome.quota()));

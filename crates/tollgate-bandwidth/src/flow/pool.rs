@@ -28,22 +28,19 @@ const NO_RUNTIME: &str = "a flow needs a tokio runtime, as its store does not de
 
 type Call = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Pools that have flows, by their counters, which are distinct for each limiter or layer.
 static POOLS: LazyLock<Mutex<HashMap<Counters, Weak<Pool>>>> = LazyLock::new(Mutex::default);
 
-/// Units that flows of one key share. Dropping it refunds the units left.
+/// Dropping it refunds the units left.
 pub(super) struct Pool {
     state: Mutex<State>,
     counters: Counters,
     pub(super) metrics: Metrics,
-    /// Wakes the task if it may have to act sooner than planned.
     woken: Arc<Notify>,
 }
 
 pub(super) struct State {
     pub(super) book: Book,
     has_task: bool,
-    /// Call that the task is to wait for.
     call: Option<Call>,
 }
 
@@ -221,7 +218,6 @@ impl Drop for Task {
     }
 }
 
-/// Place in the queue of a pool, which dropping it leaves.
 struct Place<'a> {
     pool: &'a Pool,
     ticket: u64,

@@ -12,13 +12,11 @@ use tollgate::{Decision, Outcome, Quota};
 /// A portion is the number of units that the slowest quota replenishes in this time.
 const USUAL: Duration = Duration::from_millis(250);
 
-/// A portion that is used up in less time is followed by a larger one.
 const FAST: Duration = Duration::from_millis(125);
 
 /// Divisor of the capacity for the largest portion, unless quotas replenish more in [`USUAL`].
 const PART: u64 = 32;
 
-/// Bytes of a usual frame.
 const CHUNK: u64 = 1 << 14;
 
 const UNLIMITED: u64 = 1 << 20;
@@ -29,7 +27,6 @@ const LONGEST_HOLD: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portion {
     pub(super) units: u64,
-    /// Units that the slowest quota replenishes in [`USUAL`].
     base: u64,
     most: u64,
     /// Most units of one call.
@@ -56,7 +53,6 @@ impl Portion {
         *self = Self { units: self.units.clamp(next.base, next.most), ..next };
     }
 
-    /// Adapts to a portion that was allowed `after` the one before.
     pub(super) fn admitted(&mut self, after: Option<Duration>, decision: &Decision) {
         match after {
             Some(after) if after < FAST => self.units = self.units.saturating_mul(2),
@@ -68,12 +64,10 @@ impl Portion {
     }
 }
 
-/// Conclusions from a decision, for a while.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) decision: Decision,
     pub(super) at: Instant,
-    /// Time of the next call for all wanted units.
     pub(super) until: Instant,
     /// Whether the store denied units that it had reported as left.
     refused_what_was_left: bool,
@@ -92,18 +86,15 @@ impl Hold {
         hold
     }
 
-    /// Shortens the hold if fewer units are wanted than before.
     pub(super) fn shorten(&mut self, wanted: u64) {
         let wait = self.ready(wanted).map_or(LONGEST_HOLD, |ready| ready - self.at);
         self.until = self.until.min(self.at + wait.max(Duration::from_millis(1)));
     }
 
-    /// Returns `true` if the wait is so long that a call for a few units is worth it.
     pub(super) fn is_long(&self) -> bool {
         self.until - self.at > 2 * USUAL
     }
 
-    /// Units left at `now`, unless other processes took some.
     pub(super) fn left(&self, now: Instant) -> u64 {
         let left = |outcome: &Outcome| {
             let gain = if returns_evenly(outcome) { gained(outcome.quota(), now - self.at) } else { 0 };
@@ -123,7 +114,6 @@ impl Hold {
         waits.try_fold(self.at, |ready, wait| Some(ready.max(self.at.checked_add(wait?)?)))
     }
 
-    /// Time from which units that are not left now are allowed, unless others take them; `None` if no wait can help.
     pub(super) fn retry(&self, units: u64) -> Option<Instant> {
         let ready = self.ready(units)?;
         let of_window = |outcome: &&Outcome| outcome.remaining() < units && !returns_evenly(outcome);
@@ -154,7 +144,6 @@ fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     if outcome.is_allowed() && outcome.remaining() > 0 { Some(USUAL) } else { outcome.wait() }
 }
 
-/// Fewest units worth a frame, because fewer may be replenished again and again while a caller waits for them.
 fn chunk_of(quota: &Quota) -> u64 {
     gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
 }

@@ -15,7 +15,6 @@ use self::fault::{At, Fault, Source, one_line};
 use crate::builder::{check_life, check_report, check_shards, check_tick};
 use crate::{RatioStore, RatioStoreBuilder, Tally};
 
-/// Each key takes about a kilobyte.
 const MOST_KEYS: usize = 10_000_000;
 
 /// The ratio store of a TOML file, from the table `[ratios]`. Other tables are for other crates.
@@ -100,7 +99,6 @@ impl RatioConfig {
     }
 }
 
-/// Parts of the file that this crate reads.
 #[derive(Deserialize)]
 struct File {
     ratios: Option<RatioTable>,
@@ -117,7 +115,6 @@ struct RatioTable {
     fair: Option<Fair>,
 }
 
-/// Policy whose drops are divided, and policy whose keys are the callers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { policy = \"global\", by = \"caller\" }")]
 struct Fair {

@@ -7,7 +7,6 @@ use std::ops::Range;
 use tollgate::Error;
 use toml::Spanned;
 
-/// Expectations of serde, in words of the file format.
 const WORDS: &[(&str, &str)] = &[
     ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
     ("expected f64", "expected a number such as 0.2 or 2, without quotes"),
@@ -16,7 +15,6 @@ const WORDS: &[(&str, &str)] = &[
     ("expected a map", "expected a table"),
 ];
 
-/// Error message with the byte range at fault.
 #[derive(Debug)]
 pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
 

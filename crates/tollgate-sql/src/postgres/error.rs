@@ -53,7 +53,6 @@ pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error 
     if is_rolled_back { error.unsent() } else { error }
 }
 
-/// The connection ended before anything was committed.
 pub(crate) fn lost() -> Error {
     Error::connection("the connection to postgres was lost", io::Error::from(io::ErrorKind::BrokenPipe)).unsent()
 }
@@ -64,7 +63,6 @@ fn is_timeout(error: &tokio_postgres::Error) -> bool {
         .any(|code| error.code() == Some(code))
 }
 
-/// Returns `true` if the connection could not be made, was rejected, or has ended.
 fn is_connection(error: &tokio_postgres::Error) -> bool {
     // Class 08 is connections, 28 is authorization, 57P is a server that stops or starts.
     let by_code = |code: &SqlState| {
@@ -75,7 +73,6 @@ fn is_connection(error: &tokio_postgres::Error) -> bool {
     error.code().map_or_else(|| error.is_closed() || by_io(), by_code)
 }
 
-/// Message of the server, or of the client if the server sent none.
 fn text(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }

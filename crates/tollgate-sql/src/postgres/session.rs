@@ -9,7 +9,6 @@ use tokio::time::timeout;
 
 use super::sql::Statements;
 
-/// Time for replies to abandoned calls, after which the connection is closed.
 const ABANDONED: Duration = Duration::from_secs(2);
 
 /// Connection that is in a transaction, or about to begin one. Dropping it rolls back.

@@ -13,7 +13,6 @@ use super::pool;
 use super::session::Session;
 use super::sql::Statements;
 
-/// Written rows after which a process sweeps.
 const WRITES: usize = 1_000;
 
 /// Rows that one transaction examines; `SWEEP` has the same number.
@@ -84,7 +83,6 @@ impl Inner {
     }
 }
 
-/// Starts over after the last row.
 async fn some(inner: &Inner) -> Result<(), Error> {
     for _ in 0..PORTIONS {
         let last = inner.sweep.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -99,7 +97,6 @@ async fn some(inner: &Inner) -> Result<(), Error> {
 }
 
 struct Portion {
-    /// Last id, if there are rows after it.
     last: Option<String>,
     removed: u64,
 }
@@ -120,7 +117,6 @@ async fn portion(inner: &Inner, last: &str) -> Result<Portion, Error> {
     Ok(Portion { last: last.filter(|_| examined == PORTION), removed: removed.unsigned_abs() })
 }
 
-/// Ends the sweep when dropped, however it ended.
 struct Running(Arc<Inner>);
 
 impl Drop for Running {

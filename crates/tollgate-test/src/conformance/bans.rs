@@ -18,7 +18,6 @@ fn ban() -> Ban {
     Ban::new(3, seconds(60), seconds(100)).backoff(2.0, seconds(300))
 }
 
-/// The unit is the last one of the window.
 #[track_caller]
 fn fits(at: u64) -> Row {
     admits(at * S, 1, 0, (60 - at % 60) * S).ban(ban())
@@ -30,7 +29,6 @@ fn refused(at: u64) -> Row {
     denies(at * S, 1, 0, left, left).ban(ban())
 }
 
-/// `left` is the rest of the ban.
 #[track_caller]
 fn barred(at: u64, left: u64) -> Row {
     banned(at * S, 1, left * S).ban(ban())
@@ -41,7 +39,6 @@ fn look(now: u64, left: u64) -> Row {
     banned(now, 0, left).ban(ban())
 }
 
-/// A key that is banned at 3 s, for 100 s, followed by `rows`.
 fn banned_key(name: &'static str, rows: impl IntoIterator<Item = Row>) -> Table {
     let first = [fits(0), refused(1), refused(2), barred(3, 100)];
     table(name, QUOTA, first.into_iter().chain(rows).collect::<Vec<_>>())

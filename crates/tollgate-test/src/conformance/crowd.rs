@@ -23,7 +23,6 @@ const LIMIT: u64 = 50;
 const TASKS: u64 = 16;
 const EACH: u64 = 100;
 
-/// A quota of each algorithm, which allows [`LIMIT`] requests.
 fn quotas() -> impl Iterator<Item = Quota> {
     let quotas = Algorithm::ALL.iter().filter_map(|algorithm| Quota::try_new(*algorithm, LIMIT, us(WINDOW)).ok());
     quotas.map(|quota| quota.try_queue(LIMIT - 1).unwrap_or(quota))
@@ -51,7 +50,6 @@ where
     .collect()
 }
 
-/// As many concurrent requests are allowed as fit, and denied requests take nothing from another limit.
 pub(super) async fn fits(on: &Subject) -> Checked {
     on.at(0)?;
     let mut left_out = Ok(());
@@ -108,7 +106,6 @@ pub(super) async fn adds_up(on: &Subject, seed: u64) -> Checked {
     Ok(())
 }
 
-/// Takes units, then refunds some of them or takes one more; returns the units taken in the end.
 async fn take_and_settle(
     on: &Subject,
     counter: &Counter,
@@ -150,7 +147,6 @@ pub(super) async fn tasks(on: &Subject) -> Checked {
     Ok(())
 }
 
-/// Returns how many of `times` checks were allowed, and how many of these by units taken in advance.
 async fn take(store: Arc<dyn Store>, check: Check, times: u64) -> Result<(u64, u64), Stop> {
     let (mut admitted, mut leased) = (0, 0);
     for _ in 0..times {

@@ -15,8 +15,6 @@ use self::With::{Back, Bans, Changes, Limits, Reserves};
 use super::rows::{DAY, EPOCH_US, MS, S, Whole, micros, us};
 use super::subject::{Checked, Stop, Subject, again, counter, decide, of_checks};
 
-/// Cases: name, most checks of a request, and features.
-///
 /// A refund may leave so little that a server drops the state at once, and with it the last time seen, so where the
 /// clock steps back, units are only charged.
 pub(super) const CASES: &[(&str, usize, &[With])] = &[
@@ -42,7 +40,6 @@ pub(super) enum With {
 const LIFE: Duration = Duration::from_secs(5);
 const STEPS: usize = 20;
 
-/// Histories of each quota alone.
 const EACH: usize = 2;
 
 /// Start of histories, so that the clock can step back.
@@ -134,7 +131,6 @@ async fn compare(
     Ok(())
 }
 
-/// A ban whose states all live long enough, wherever in the first half of a cell the clock stands.
 fn any_ban(rng: &mut Rng) -> Ban {
     let within = us(rng.u64(1..20) * CELL + 27 * S);
     let ban = Ban::new([1, 2, 2, 3, 5][rng.usize(..5)], within, us(rng.u64(1..10) * CELL));
@@ -154,9 +150,7 @@ struct History<'a> {
     now: u64,
     since: Instant,
     receipts: Vec<(Vec<Check>, StoreDecision, StoreDecision)>,
-    /// All calls so far, for the report of a difference.
     calls: Vec<Call>,
-    /// Time when all taken units have returned, after the last decision.
     reset: u64,
 }
 

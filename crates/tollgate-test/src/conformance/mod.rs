@@ -21,7 +21,6 @@ use tollgate::test_util::ManualClock;
 use self::rows::Table;
 use self::subject::{Checked, Found, Stop, Subject};
 
-/// The time within which a case must end.
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Runs the conformance suite on the stores that a closure makes, and returns what differs.
@@ -188,7 +187,6 @@ impl<F> fmt::Debug for Conformance<F> {
     }
 }
 
-/// How many differences of a case are printed.
 const SHOWN: usize = 10;
 
 /// The result of a run of the [conformance suite](Conformance), which prints each row that differs.
@@ -203,7 +201,6 @@ struct Case {
     name: String,
     compared: usize,
     differences: Vec<String>,
-    /// Why it ended early, if it did.
     stopped: Option<String>,
 }
 

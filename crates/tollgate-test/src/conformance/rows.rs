@@ -25,7 +25,6 @@ pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Rows about the counters of an empty store, with a default quota.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub(super) name: &'static str,
@@ -37,7 +36,6 @@ pub(super) fn table(name: &'static str, quota: Quota, rows: impl Into<Vec<Row>>)
     Table { name, quota, rows: rows.into() }
 }
 
-/// One request and its outcomes, or changes and their results.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     now: u64,
@@ -50,7 +48,6 @@ pub(super) struct Row {
 struct Asked {
     policy: &'static str,
     key: &'static str,
-    /// Overrides the quota of the table.
     quota: Option<Quota>,
     cost: u64,
     floor: u64,
@@ -59,12 +56,11 @@ struct Asked {
     answer: Expected,
 }
 
-/// Changes to the counter, or to what request `of` of the table took.
+/// Changes to the counter, or to what a `request` of the table took.
 #[derive(Clone, Debug)]
 struct Changed {
     request: Option<usize>,
     changes: Vec<(usize, Change, u64)>,
-    /// Time for which the key is then banned, and whether the ban began.
     bans: Option<(Duration, bool)>,
 }
 
@@ -92,7 +88,6 @@ impl Expected {
         }
     }
 
-    /// Returns `true` if another answer is equal up to a tolerance of times.
     fn is_like(&self, other: &Self, tolerance: Duration) -> bool {
         let whole = |Self { allowed, remaining, retry_after, is_guess, banned, .. }: &Self| {
             (*allowed, *remaining, retry_after.is_some(), *is_guess, *banned)
@@ -139,7 +134,6 @@ pub(super) fn denies(now: u64, cost: u64, remaining: u64, retry_after: u64, rese
     row(now, cost, remaining, Some(us(retry_after)), reset_after)
 }
 
-/// Denied, and no wait helps.
 #[track_caller]
 pub(super) fn never(now: u64, cost: u64, remaining: u64, reset_after: u64) -> Row {
     row(now, cost, remaining, None, reset_after)
@@ -166,7 +160,7 @@ pub(super) fn adjusts(now: u64, change: Change, units: u64) -> Row {
     Row { change: Some(change), ..row(now, 0, 0, None, 0) }
 }
 
-/// A change to what request `request` of the table took. It may be repeated.
+/// It may be repeated.
 #[track_caller]
 pub(super) fn settles(now: u64, request: usize, change: Change, units: u64) -> Row {
     settles_each(now, request, &[(0, change, units)])
@@ -214,7 +208,6 @@ impl Row {
         self.and(|asked| asked.ban = Some(BanCheck::new(ban)))
     }
 
-    /// Makes the check no strike, denied or not.
     pub(super) fn counts_not(self) -> Self {
         self.and(|asked| asked.ban = asked.ban.take().map(BanCheck::without_strikes))
     }

@@ -15,10 +15,8 @@ pub(super) type Checked = Result<(), Stop>;
 
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The rest of the case cannot be compared.
     LeftOut(String),
     Failed(String),
-    /// A call differs, and later calls would, too.
     Differs(String),
     /// A state may expire by real time.
     Forgets,
@@ -30,7 +28,6 @@ impl Stop {
     }
 }
 
-/// Least time in which units return, for requests on a clock that is not set.
 const SLOW: Duration = Duration::from_secs(5);
 
 pub(super) struct Subject {
@@ -49,12 +46,10 @@ pub(super) struct Subject {
 pub(super) struct Found {
     pub(super) compared: usize,
     pub(super) differences: Vec<String>,
-    /// Time of the first request, on a clock that is not set.
     start: Option<u64>,
 }
 
 impl Subject {
-    /// Sets the clock to microseconds after the start of all clocks of the suite.
     pub(super) fn at(&self, now: u64) -> Checked {
         match &self.clock {
             Some(clock) => clock.set(ManualClock::EPOCH + Duration::from_micros(now)),
@@ -76,7 +71,6 @@ impl Subject {
         if self.clock.is_some() { Duration::ZERO } else { self.tolerance + self.since.elapsed() }
     }
 
-    /// Returns `true` if no unit returns during a case on a clock that is not set.
     pub(super) fn is_slow(&self, quota: Quota) -> bool {
         let units = u32::try_from(quota.limit()).unwrap_or(u32::MAX);
         let is_aligned = matches!(quota.algorithm(), Algorithm::FixedWindow | Algorithm::SlidingWindow);
@@ -148,7 +142,6 @@ fn is_of_ban(change: Change) -> bool {
     matches!(change, Change::Strike(_) | Change::Lift)
 }
 
-/// Repeats a request; after a refund or a renewal, with the remaining units and their stamp.
 pub(super) fn again(decided: &StoreDecision, changed: Option<(Change, &ChangeResult)>) -> StoreDecision {
     let taken = decided.receipt.items().iter().cloned().map(|taken| match changed {
         Some((Change::Refund(_), applied)) => {

@@ -257,7 +257,6 @@ fn large_numbers(forgets: bool) -> Vec<Table> {
     tables
 }
 
-/// Identity of counters. If limits change, the units used are kept.
 fn counters() -> Vec<Table> {
     let bucket = |limit| Quota::token_bucket(limit, us(60 * S));
     let window = |limit| Quota::fixed_window(limit, us(60 * S));
@@ -300,7 +299,6 @@ fn bucket_of(policy: &str) -> (Quota, u64) {
     }
 }
 
-/// `left` units are left after the check.
 #[track_caller]
 fn fits(policy: &'static str, cost: u64, left: u64) -> Row {
     let (quota, unit) = bucket_of(policy);
