@@ -17,14 +17,11 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicU64, Ordering};
 }
 
-/// The id of a call that several decisions shared, or of a lost connection that failed several calls.
-///
 /// Unique in the process, and larger than the id of every earlier call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallId(NonZeroU64);
 
 impl CallId {
-    /// Returns an id larger than all that were returned before.
     pub(crate) fn new() -> Self {
         let last = next();
         Self(NonZeroU64::MIN.saturating_add(last))

@@ -143,7 +143,6 @@ pub struct BanCheck {
     pub counts: bool,
     /// Whether a peek stands for a check with a cost, and is a strike if one unit would not fit.
     pub(crate) tests: bool,
-    /// Whether the policy does not apply to the request, and only denies it if the key is banned.
     pub(crate) only: bool,
     pub(crate) limit: Option<Limit>,
 }

@@ -235,7 +235,6 @@ impl fmt::Display for Error {
     }
 }
 
-/// Joins an error and all its causes on one line, without control characters and repeated causes.
 pub(crate) fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut line = error.to_string();
     for cause in iter::successors(error.source(), |&cause| cause.source()) {

@@ -158,7 +158,6 @@ impl Key {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyKind {
-    /// `<kind>:`, escaped.
     text: Ascii,
 }
 

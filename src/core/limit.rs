@@ -24,7 +24,6 @@ type Interned = Mutex<HashSet<&'static NamedQuota>>;
 
 #[derive(Clone, Debug, Eq)]
 pub(crate) enum Limit {
-    /// Limit of a layer or limiter.
     Interned(&'static NamedQuota),
     /// Limit of a tier, of a policy that a handler checks, or of a counter made by hand.
     Counted(Arc<NamedQuota>),

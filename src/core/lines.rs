@@ -41,7 +41,6 @@ impl Lines {
         }
     }
 
-    /// Returns how many events before were not logged, if a line is due.
     fn note(&self, policy: &str, now: Instant) -> Option<u64> {
         let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |period: &Period| now.saturating_duration_since(period.began) >= self.period;
@@ -66,7 +65,6 @@ impl Lines {
 #[derive(Debug)]
 pub(crate) struct OutageLines {
     lines: Lines,
-    /// Whether the end of the current outage is to be logged.
     is_logged: AtomicBool,
 }
 

@@ -147,7 +147,6 @@ impl Settlement {
         }
     }
 
-    /// Calls `make` for each change that is not empty, with the items before, the item, and the change.
     pub(crate) fn each(
         changes: &[Self],
         receipt: &Receipt,

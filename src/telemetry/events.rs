@@ -5,8 +5,6 @@ use tokio::time::Instant;
 use super::series::{PolicySeries, Series};
 use crate::core::{Decision, Error, Mode, PolicyName};
 
-/// Reports of a layer, a limiter or a store.
-///
 /// Several of them add to one gauge, so dropping it subtracts its part.
 #[derive(Debug, Default)]
 pub(crate) struct Telemetry {
@@ -142,10 +140,8 @@ pub(crate) struct PolicyTelemetry {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Skipped {
-    /// Also if the key could not be looked up.
     KeyMissing,
     List,
-    /// Also for a CORS preflight.
     Scope,
 }
 

@@ -156,7 +156,7 @@ impl PolicySeries {
     }
 }
 
-/// Gauge to which several layers add. Dropping it subtracts its part.
+/// Dropping it subtracts its part.
 #[derive(Debug)]
 pub(super) struct Sum {
     gauge: Gauge,
@@ -196,49 +196,39 @@ struct Metric {
     text: &'static str,
 }
 
-/// Labels: `source`, `verdict`.
 const DECISIONS: Metric = count("tollgate_decisions_total", "Decisions, by what made them and their verdict.");
 
-/// Labels: `source`.
 const DECISION_SECONDS: Metric =
     seconds("tollgate_decision_seconds", "How long decisions took, from the call of the store, by what made them.");
 
-/// Labels: `policy`, `mode`.
 const POLICY_REFUSALS: Metric = count(
     "tollgate_policy_refusals_total",
     "Decisions in which a policy refused, or, in shadow mode, would have refused.",
 );
 
-/// Labels: `policy`, `mode`.
 const BANS: Metric = count("tollgate_bans_total", "Bans that began, or, in shadow mode, would have.");
 
-/// Labels: `policy`, `mode`.
 const BAN_REFUSALS: Metric = count(
     "tollgate_ban_refusals_total",
     "Decisions in which a policy refused a banned key, or, in shadow mode, would have refused it.",
 );
 
-/// Labels: `policy`.
 const AMBIGUOUS_KEYS: Metric = count("tollgate_ambiguous_keys_total", "Requests whose key was ambiguous for a policy.");
 
-/// Labels: `policy`.
 const UNKNOWN_TIERS: Metric = count(
     "tollgate_unknown_tiers_total",
     "Requests whose tier was not known for a policy, as its lookup was late or failed.",
 );
 
-/// Labels: `policy`, `reason`.
 const POLICIES_SKIPPED: Metric =
     count("tollgate_policies_skipped_total", "Requests that a policy did not count, by the reason.");
 
-/// Labels: `kind`.
 const STORE_FAILURES: Metric =
     count("tollgate_store_failures_total", "Decisions that a store failed to make, by the kind of failure.");
 
 const BREAKERS_OPEN: Metric =
     count("tollgate_breakers_open", "Circuit breakers that are not closed: only single probes call their store.");
 
-/// Labels: `to`.
 const BREAKER_CHANGES: Metric = count(
     "tollgate_breaker_changes_total",
     "How often circuit breakers opened, and closed again; probes in between do not count.",

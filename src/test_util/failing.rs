@@ -13,7 +13,6 @@ use crate::store::{
     Settling, Store, StoreDecision,
 };
 
-/// For settlements and changes, if the inner store has no timeout.
 const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A wrapper store that a test makes unavailable, and available again. Clones share the inner store and the state.

@@ -30,9 +30,7 @@ pub(crate) struct Metrics {
 #[cfg(feature = "metrics")]
 #[derive(Debug)]
 struct Series {
-    /// Passed and refunded.
     units: [Counter; 2],
-    /// Allowed and denied.
     portions: [Counter; 2],
     waits: Histogram,
     cuts: Counter,

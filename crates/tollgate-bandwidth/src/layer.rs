@@ -144,7 +144,6 @@ impl fmt::Debug for BandwidthLayer {
 
 const UNIT: &str = "content-bytes";
 
-/// Denies a request whose body could only be cut; `None` if enough is left for a frame.
 fn refuses(looked: &StoreDecision) -> Option<Decision> {
     let StoreDecision { decision, receipt, .. } = looked;
     let mut refused = false;

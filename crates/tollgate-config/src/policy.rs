@@ -62,7 +62,6 @@ enum Units {
     Header(String),
 }
 
-/// Entry of a list, for errors at the position of the entry instead of the list.
 #[derive(Deserialize)]
 struct Entry(Client);
 

@@ -30,7 +30,6 @@ struct Kind {
     offered: u64,
     admitted: u64,
     last: u64,
-    /// Share of requests that is allowed: 1 less the drop ratio.
     keep: f64,
     /// Requests that should have been allowed, but were not.
     behind: f64,
@@ -147,7 +146,6 @@ impl RatioCounter {
             .saturating_sub(check.floor.saturating_add(self.admitted()))
     }
 
-    /// Drop ratio of requests that may not use the reserve, or of the others if there were none.
     pub(super) fn ratio(&self, now: Instant) -> Option<f64> {
         self.is_known(now).then(|| 1.0 - self.kinds[usize::from(self.totals[0] == 0)].keep)
     }

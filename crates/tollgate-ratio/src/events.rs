@@ -61,7 +61,6 @@ impl Metrics {
         }
     }
 
-    /// Counts outcomes of a ratio, whose denials are those with a guessed wait.
     pub(crate) fn applied(&self, checks: &[Check], outcomes: &[Outcome]) {
         #[cfg(feature = "metrics")]
         for (check, outcome) in checks.iter().zip(outcomes) {

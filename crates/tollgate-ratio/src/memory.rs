@@ -147,7 +147,6 @@ impl Bucket {
         true
     }
 
-    /// Fields "tick", "list", "live", "hot", and one or two of each counter.
     fn fields(&self) -> usize {
         let of_counters: usize = self.units.values().map(|units| 1 + usize::from(units[1] > 0)).sum();
         2 + usize::from(self.live > 0) + usize::from(!self.hot.is_empty()) + of_counters

@@ -123,8 +123,6 @@ impl RatioInner {
         candidates.into_iter().map(|(_, _, offered)| offered).collect()
     }
 
-    /// Sets the totals of reported and of hot counters.
-    ///
     /// A tick without reports is no data. If a tick has fewer than three quarters of the reports before, some are lost
     /// or processes have ended, and the next tick shows which.
     pub(super) fn hear(&self, reported: impl Iterator<Item = CounterId>, totals: Totals, now: Instant) {

@@ -16,7 +16,6 @@ pub(crate) const MOST_REPORT: usize = 512;
 
 pub(crate) const MOST_UNITS: u64 = 1 << 40;
 
-/// Bound of totals.
 pub(crate) const MOST_TOTAL: u64 = 1 << 52;
 
 /// A service to which processes report their offered units, and which returns the totals of all processes.

@@ -21,7 +21,6 @@ const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
 const HOT_SIZE: usize = CounterId::LENGTH + 14;
 
 pub(crate) struct ShardReport {
-    /// Hashes of the ticks that are 0, 1 and 2 modulo 3.
     keys: [String; 3],
     head: Vec<u8>,
     counters: Vec<u8>,

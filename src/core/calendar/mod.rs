@@ -71,7 +71,6 @@ struct Zoned {
     last: ArcSwapOption<Around>,
 }
 
-/// Constructors, which read the zone.
 #[cfg(feature = "calendar")]
 #[cfg_attr(docsrs, doc(cfg(feature = "calendar")))]
 impl Calendar {

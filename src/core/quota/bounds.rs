@@ -218,7 +218,6 @@ impl Quota {
     }
 }
 
-/// The first parts have the remainder of the division.
 const fn part(units: u64, index: u32, of: NonZeroU32) -> u64 {
     let of = of.get() as u64;
     units / of + if (index as u64) < units % of { 1 } else { 0 }

@@ -125,7 +125,6 @@ impl Quota {
         self.tick
     }
 
-    /// Returns `true` if a counter keeps its state when one quota replaces the other.
     pub(crate) fn shares_shape(&self, other: &Self) -> bool {
         let shape = |quota: &Self| (quota.shape_ticks(), quota.tick, quota.algorithm, quota.calendar);
         shape(self) == shape(other)

@@ -196,12 +196,10 @@ impl Book {
         self.portion.units.max(self.need()).saturating_sub(self.free).clamp(1, self.portion.capacity)
     }
 
-    /// Waits for a whole portion, because otherwise the last units would be leased one by one.
     fn wanted(&self) -> u64 {
         self.lack().max(self.portion.units)
     }
 
-    /// Applies the decision about the units of a call. Without a decision, all waiters fail.
     pub(super) fn decided(&mut self, units: u64, decided: Result<(Decision, Permit), Error>) {
         let now = Instant::now();
         let (decision, permit) = match decided {

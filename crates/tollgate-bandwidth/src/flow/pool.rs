@@ -83,7 +83,6 @@ impl Pool {
         result
     }
 
-    /// Takes leased units; `None` if that takes a wait.
     pub(super) fn take(self: &Arc<Self>, want: Want) -> Option<Result<u64, FlowError>> {
         if want.least == 0 {
             return Some(Ok(0));
@@ -132,7 +131,6 @@ impl Pool {
 }
 
 impl Pool {
-    /// Calls the store until enough units are leased, or until a call has to wait, which the task then takes over.
     fn lease(self: &Arc<Self>) {
         self.call_due();
         self.woken.notify_one();

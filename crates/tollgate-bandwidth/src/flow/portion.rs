@@ -29,9 +29,7 @@ pub(super) struct Portion {
     pub(super) units: u64,
     base: u64,
     most: u64,
-    /// Most units of one call.
     pub(super) capacity: u64,
-    /// Fewest units worth a frame.
     pub(super) chunk: u64,
 }
 
@@ -103,7 +101,6 @@ impl Hold {
         if self.refused_what_was_left { 0 } else { enforced(&self.decision).map(left).min().unwrap_or(u64::MAX) }
     }
 
-    /// Time from which units may be left; `None` if no wait can help.
     fn ready(&self, units: u64) -> Option<Instant> {
         let wait = |outcome: &Outcome| match self.refused_what_was_left {
             true => outcome.wait(),
