@@ -1,7 +1,7 @@
 -- Refunds, charges or renews units after the fact, or resets the counter.
 --
--- batch, key, rule   as in decide.lua; the rule's `cost` is the units, and its `floor` the stamp of
---                    those to refund, or NEVER for any
+-- batch, key, rule   like in decide.lua; the rule's `cost` is the units, and its `floor` the stamp of the units
+--                    to refund, or NEVER for any
 
 local function adjust_key(batch, key, rule)
   batch.replied = batch.replied + 1

@@ -1,16 +1,16 @@
--- Bans: strikes against a key, and until when it is refused. The same as src/core/algorithm/ban.rs.
+-- Bans: strikes against a key, and the time until which it is banned. Mirror of src/core/algorithm/ban.rs.
 --
--- value     28 bytes: the end of the last ban, its length, the start of the window of strikes, and how many there
---           are in it, 7 each
--- now       ms, as are all times
--- window    that of strikes
--- limit     in multiples of FIRST the first ban, and below that twice the strikes that begin one, and 1 if refusals
+-- value     28 bytes: the end of the last ban, its length, the start of the window of strikes, and their number,
+--           7 each
+-- now       ms, like all times
+-- window    the window of strikes
+-- limit     the first ban in multiples of FIRST; below FIRST, twice the strikes that begin a ban, and 1 if denials
 --           extend it
--- capacity  in multiples of GROWTH how much longer each ban is than the last one, in thousandths, and below that the
---           longest
+-- capacity  the factor from one ban to the next, in thousandths, in multiples of GROWTH; below GROWTH, the longest
+--           ban
 --
--- ban returns whether the key is not banned, and found; ban_adjust strikes once, whatever it is to charge, and
--- returns how many strikes count, which is none if a ban goes on, and state and expiry if that changes the state.
+-- ban returns true if the key is not banned, and found; ban_adjust strikes once, whatever the charge, and returns
+-- the number of strikes that count, 0 during a ban, and state and expiry if the state changes.
 
 local BAN, BAN_SIZE, FIRST, GROWTH = '>I7I7I7I7', 28, 2 ^ 18, 2 ^ 35
 

@@ -1,11 +1,11 @@
--- Decides and adjusts like batch.lua, also requests whose checks have a ban.
+-- Decides and adjusts like batch.lua, but also requests whose checks have a ban.
 --
--- The ban of a check stands before it, and is decided like any other: it does not fit if the key is banned. In
--- shadow mode the check is then a look, as it takes nothing. Once the request is decided, strikes are written, whether
--- it is admitted or refused; none if a check is OUTSIDE, which is no decision. A ban of cost 1 is struck if its check
--- does not fit, or the key is banned by now. A check of cost 0 stands for one of one unit then.
+-- The ban of a check stands before it, and is decided like any check: it does not fit if the key is banned. In
+-- shadow mode the check is then a peek, because it takes nothing. After the decision, strikes are written, whether
+-- the request is allowed or denied, but none if a check is OUTSIDE, which is no decision. A ban of cost 1 is struck
+-- if its check does not fit, or the key is banned by now. A check of cost 0 then stands for a check of one unit.
 
--- Other requests may have the rule at `place`, so the check gets one of its own.
+-- The check gets a copy of its rule, because other requests may have the rule at `place`.
 local function look_only(all, place)
   local rules, rule = all.rules, {}
   for name, value in pairs(rules[all.checks[place]]) do
@@ -20,7 +20,7 @@ local function is_banned(all, key, rule)
   return not ban(all.values[key], rule.now, rule.window, rule.limit, rule.capacity)
 end
 
--- Whether the check at `place` fits, of which this is the flag.
+-- Returns true if the check at `place`, with this flag, fits.
 local function fits_now(all, place, flag)
   local key, own = all.checks[place], all.rules[all.checks[place + 1]]
   if own.cost > 0 then
@@ -29,7 +29,7 @@ local function fits_now(all, place, flag)
   return (own.decide(current(all, key), own.now, own.window, own.limit, own.capacity, 1, own.floor))
 end
 
--- As decide_requests, but one request.
+-- Like decide_requests, for one request.
 local function ban_requests(all, first)
   local checks, rules, values, flags = all.checks, all.rules, all.values, all.flags
   local last, before = first + 2 * checks[first] - 1, all.replied

@@ -1,4 +1,4 @@
--- Decides and adjusts, in the order given. Arguments and reply are those of wire.lua.
+-- Decides and adjusts, in the order given. Arguments and reply are in wire.lua.
 
 local function read_rules(packed, now_us, server_time)
   local rules, position = {}, 2
@@ -26,12 +26,12 @@ local function write(key, value, expiry)
   elseif expiry then
     call('SET', key, value, 'PX', millis(expiry))
   else
-    -- It has as many bytes as before, and keeps its expiry.
+    -- The size is the same, and the expiry stays.
     call('SETRANGE', key, '0', value)
   end
 end
 
--- Adjusts, and has `decide` decide the requests in between.
+-- Adjusts, and calls `decide` for the requests in between.
 local function decide_all(keys, args, decide)
   bind()
   local time = args[1] == '' and call('TIME')

@@ -1,15 +1,15 @@
--- Calendar window: a fixed window that ends where a calendar says so. The process knows the calendar, and names three
--- windows: the one that it is in by its clock, and those before and after it. The clock here decides between them.
+-- Calendar window: a fixed window that ends by a calendar. The process knows the calendar, and sends three windows:
+-- its current one, the one before and the one after. The server's clock chooses between them.
 --
--- value     12 bytes: 44 bits of the end of the window counted, and 52 of its count
+-- value     12 bytes: the end of the counted window (44 bits) and its count (52)
 -- now       ticks, which are milliseconds
--- first     the start of the window that the process is in
--- lengths   minutes of the window before it (times 2^32), of it (times 2^16), and of the one after it
--- limit, cost, floor, refund, charge   as of a fixed window
+-- first     the start of the process's current window
+-- lengths   minutes of the window before it (times 2^32), of itself (times 2^16), and of the window after it
+-- limit, cost, floor, refund, charge   like in fixed_window.lua
 -- stamp     the end of the window the units were taken from, or NEVER for any
 --
--- calendar_window and calendar_window_adjust return what those of a fixed window do. If the time is in none of the
--- three windows, found is OUTSIDE, and nothing fits, not even a look.
+-- calendar_window and calendar_window_adjust return the same as in fixed_window.lua. If the time is in none of the
+-- three windows, found is OUTSIDE, and nothing fits, not even a peek.
 
 local MINUTE = 60000
 

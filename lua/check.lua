@@ -1,5 +1,5 @@
--- What the other files require of a server's Lua: how it packs numbers, and that it calculates
--- with doubles. Returns bytes, which are the same on every server where counts are right.
+-- Checks a server's Lua: how it packs numbers, and that it calculates with doubles. Returns bytes, which are the
+-- same on every server where counts are right.
 
 local function check(keys, args) -- luacheck: no unused args
   local packed = struct.pack('>BBI7I6I4', 3, 255, 2 ^ 52 - 1, 2 ^ 44 - 1, 2 ^ 32 - 1)

@@ -1,22 +1,22 @@
 -- Concurrency: slots that requests hold while they are served, so that at most `limit` of them are at once.
 --
--- value     cohorts of 11 bytes, oldest first: the time of the first slot (7), and how many slots (4)
+-- value     cohorts of 11 bytes, oldest first: the time of the first slot (7), and the number of slots (4)
 -- now       ticks
--- window    ticks: the life of a slot that is not renewed; its cohort counts for an eighth more
+-- window    ticks: the TTL of a slot that is not renewed; its cohort counts for an eighth more
 -- limit     slots
--- cost      slots to take; 0 only looks
+-- cost      slots to take; 0 is a peek
 -- floor     slots that must remain
--- refund, charge   slots released or taken; both of a renewal
--- stamp     the time of the cohort that the slots are of, or NEVER for any
+-- refund, charge   slots to release or take; a renewal has both
+-- stamp     the time of the slots' cohort, or NEVER for any
 --
--- concurrency returns fits, found, and if slots were taken state, expiry and whether that stands; and of a
--- state found its digest: the number of cohorts (1 byte), and the state;
--- concurrency_adjust returns the slots released or charged, of a renewal those that were still there, and
--- the same three if that changes the state.
+-- concurrency returns fits, found, and if slots were taken state, expiry and whether the expiry stays; and for a
+-- found state its digest: the number of cohorts (1 byte), and the state;
+-- concurrency_adjust returns the slots released or charged, for a renewal the slots that were still there, and
+-- the same three values if the state changes.
 
 local COHORT, COHORT_SIZE, MOST_COHORTS, PARTS, MOST_HELD = '>I7I4', 11, 16, 8, 2 ^ 31
 
--- Returns the times and counts of the cohorts, how many there are, and what was found.
+-- Returns the times and counts of the cohorts, their number, and what was found.
 local function concurrency_read(value, now, window)
   local times, counts = {}, {}
   if not value then
@@ -41,7 +41,7 @@ local function concurrency_read(value, now, window)
   return times, counts, size, KEPT
 end
 
--- The place of the first cohort that counts at `time` and has slots, or of none the one after the last.
+-- The index of the first cohort that counts at `time` and has slots, or the index after the last one.
 local function concurrency_live(times, counts, size, time, life)
   local from = 1
   while from <= size and (counts[from] == 0 or times[from] + life <= time) do
@@ -59,8 +59,7 @@ local function concurrency_cohorts(times, counts, from, to)
   return table.concat(cohorts)
 end
 
--- The state with `taken` slots more than the live cohorts have, the stamp of these, and whether its size
--- is still the same.
+-- The live cohorts with `taken` more slots, the stamp of these slots, and whether the size is unchanged.
 local function concurrency_with(times, counts, size, time, window, taken)
   local part = div_ceil(window, PARTS)
   local from = concurrency_live(times, counts, size, time, part + window)
@@ -118,6 +117,6 @@ local function concurrency_adjust(value, now, window, limit, _, refund, charge, 
     last = last - 1
   end
   local reset = counts[last] > 0 and times[last] + life - now or 0
-  -- As many bytes as before, and no slot that lives longer.
+  -- The size is the same, and no slot lives longer.
   return units, concurrency_cohorts(times, counts, 1, size), max(reset, window), true
 end

@@ -1,15 +1,14 @@
 -- Decides requests, each all or nothing over its checks.
 --
--- batch     the call as batch.lua reads it: rules and checks; the current values by key, and in expiries
---           those to write: us from now, or false if the key keeps its expiry; states and ends, the
---           same by check until its request is admitted; and for the reply, by the checks in their
---           order, flags and views. Of a key that only usual checks have changed, levels has the new level
---           and nows its tick, while its value is still what was read: it is packed once, at the end;
---           before has by check the level that the key had, or nil
--- place     the position of a check: the places of its key and its rule; a request's are first to last
+-- batch     the call as batch.lua reads it: rules and checks; the current values by key, and in expiries the
+--           expiries to write: us from now, or false if the key keeps its expiry; states and ends are the same by
+--           check, until its request is allowed; flags and views are for the reply, in the order of the checks.
+--           If only usual checks have changed a key, levels has the new level and nows its tick, while its value
+--           is still the one read: it is packed once, at the end; before has the level of the key by check, or nil
+-- place     the position of a check: the indexes of its key and its rule; a request has first to last
 -- rule      the algorithm and its arguments, `enforced`, and `tick` in us
 
--- Packs the state of a key into its value, and returns that.
+-- Packs the state of a key into its value, and returns the value.
 local function current(batch, key)
   local level = batch.levels[key]
   if level then
@@ -20,8 +19,8 @@ local function current(batch, key)
   return batch.values[key]
 end
 
--- Decides the check at `place`, at a cost of `units`; returns whether it refuses, its flags and its view. One that is
--- OUTSIDE was not decided, so it refuses in shadow mode too.
+-- Decides the check at `place`, at a cost of `units`; returns true if it denies, its flags and its view. An OUTSIDE
+-- check was not decided, so it denies in shadow mode, too.
 local function decide_check(batch, place, rule, units)
   local key = batch.checks[place]
   local value = batch.levels[key] and current(batch, key) or batch.values[key]
@@ -35,7 +34,7 @@ local function decide_check(batch, place, rule, units)
   return not fits and (rule.enforced or found == OUTSIDE), fits and 2 * found + 1 or 2 * found, view or ''
 end
 
--- As decide_check, if other checks have the same key: it is decided at the sum with those before it, and
+-- Like decide_check, if other checks have the same key: it is decided at the sum with the checks before it, and
 -- written for all.
 local function decide_repeat(batch, place, rule, cost, first)
   local checks, states, sum = batch.checks, batch.states, cost
@@ -54,14 +53,14 @@ local function decide_repeat(batch, place, rule, cost, first)
   return refuses, flags, view
 end
 
--- Takes back what the usual checks of a refused request have taken.
+-- Takes back the units of a denied request's usual checks.
 local function take_back(batch, first, last)
   for i = first, last, 2 do
     batch.levels[batch.checks[i]] = batch.before[i]
   end
 end
 
--- Puts the new states of an admitted request's other checks into values.
+-- Puts the new states of an allowed request's other checks into values.
 local function commit(batch, first, last)
   local checks, states, expiries, ends = batch.checks, batch.states, batch.expiries, batch.ends
   for i = first, last, 2 do
@@ -72,11 +71,11 @@ local function commit(batch, first, last)
   end
 end
 
--- Decides the request whose number of checks is at `first`, and those behind it up to `most` or one that is
--- apart; returns the place behind them.
+-- Decides the request whose number of checks is at `first`, and later ones up to `most` or a separate one; returns
+-- the position after them.
 --
--- A check is usual if it is one of a bucket by the server's time, whose state is known and not ahead of it,
--- and its key keeps its expiry: then it takes its units at once, in one step.
+-- A check is usual if it is of a bucket, by the server's time, and its state is known and not ahead of that time,
+-- and its key keeps its expiry: then it takes its units immediately, in one step.
 local function decide_requests(batch, first, most)
   local checks, rules, values, levels, views = batch.checks, batch.rules, batch.values, batch.levels, batch.views
   local replied, before, nows, place, rule, room, now, limit, taken = batch.replied, batch.before, batch.nows

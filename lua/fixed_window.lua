@@ -1,16 +1,16 @@
--- Fixed window: a count that starts anew at each multiple of the window since the epoch.
+-- Fixed window: a count that starts over at each multiple of the window since the epoch.
 --
--- value     12 bytes: 44 bits of the start of the window counted, and 52 of its count
+-- value     12 bytes: the start of the counted window (44 bits) and its count (52)
 -- now       ticks
 -- window    ticks
 -- limit     units per window
--- cost      units to take; 0 only looks
+-- cost      units to take; 0 is a peek
 -- floor     units that must remain
 -- refund, charge   units refunded or charged
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
--- fixed_window returns fits, found, and if units were taken state, expiry and whether that stands;
--- fixed_window_adjust returns the units refunded or charged, and the same three if that changes the state.
+-- fixed_window returns fits, found, and if units were taken state, expiry and whether the expiry stays;
+-- fixed_window_adjust returns the units refunded or charged, and the same three values if the state changes.
 
 local function fixed_window_current(value, now, window)
   local current = now - now % window

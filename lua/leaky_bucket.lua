@@ -1,18 +1,18 @@
 -- Leaky bucket: requests leave one after the other, `window / limit` apart.
 --
 -- value     a falling level: the backlog, which is `window` for each slot taken; the next free slot is
---           backlog / limit from then
+--           backlog / limit after the last time seen
 -- now       ticks
 -- window    ticks
 -- limit     slots per window
 -- capacity  waiting places and one more
--- cost      slots to take; 0 only looks
+-- cost      slots to take; 0 is a peek
 -- floor     places that must remain
 -- refund, charge   slots refunded or charged
--- stamp     the end of the line when the slots were taken, or NEVER for any
+-- stamp     the end of the queue when the slots were taken, or NEVER for any
 --
--- leaky_bucket returns fits, found, and if slots were taken state, expiry and whether that stands;
--- leaky_bucket_adjust returns the units refunded or charged, and the same three if that changes the state;
+-- leaky_bucket returns fits, found, and if slots were taken state, expiry and whether the expiry stays;
+-- leaky_bucket_adjust returns the units refunded or charged, and the same three values if the state changes;
 -- leaky_bucket_room returns the highest backlog at which `cost` slots have been taken.
 
 local function leaky_bucket(value, now, window, limit, capacity, cost, floor)

@@ -1,7 +1,7 @@
--- Decides one request of one check of a falling level, as single.lua does, in its usual cases only; returns
--- nothing in the others, which are decided by single.lua after it. Arguments and reply are those of wire.lua.
+-- Decides one request of one check of a falling level, like single.lua, but only in the usual cases; in other cases
+-- it returns nothing, and single.lua decides after it. Arguments and reply are in wire.lua.
 --
--- It makes no other function, as a script makes those that stand before it only.
+-- It creates no other function, because a script creates only the functions before it.
 
 local LEAKY_BUCKET = 5
 

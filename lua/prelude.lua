@@ -1,12 +1,11 @@
 -- Numbers and state, for every algorithm.
 --
--- All numbers are integers below 2^53, which Lua's doubles hold exactly; so is a % b of two of them,
--- and (a - a % b) / b is the quotient rounded down; a product may be larger: see mul_div. Times are
--- ticks: 1 us for windows up to 60 s, else 1 ms. There are few functions, as a script makes each of
--- them anew in every call.
+-- All numbers are integers below 2^53, which Lua's doubles hold exactly. So a % b is exact, and (a - a % b) / b is
+-- the quotient rounded down; a product may be larger: see mul_div. Times are ticks: 1 us for windows up to 60 s,
+-- else 1 ms. There are few functions, because a script creates each of them in every call.
 --
--- Where bytes count, states keep the low 44 bits of a time. No state matters for 2^43 ticks, so the
--- whole time is the nearest one to the clock that has those low bits.
+-- Where bytes count, states keep the low 44 bits of a time. No state matters for 2^43 ticks, so the whole time is
+-- the nearest one to the clock with these low bits.
 
 local NEVER = 2 ^ 52
 local KEPT, FRESH, AHEAD, FOREIGN, OUTSIDE = 0, 1, 2, 3, 4
@@ -25,8 +24,8 @@ local function div_ceil(a, b)
   return (sum - sum % b) / b
 end
 
--- a * b / c rounded down, and the rest, where the product may be above 2^53: by 11 bits of b at a
--- time, as the rest times 2^11 and those bits times a are below 2^52 each; a <= c < 2^41, b < 2^55.
+-- a * b / c rounded down, and the remainder, where the product may be above 2^53. It takes 11 bits of b at a time,
+-- because the remainder times 2^11 and the bits times a are below 2^52 each; a <= c < 2^41, b < 2^55.
 local function mul_div(a, b, c)
   local quotient, rest, place = 0, 0, 2 ^ 44
   repeat
@@ -38,8 +37,8 @@ local function mul_div(a, b, c)
   return quotient, rest
 end
 
--- A life in us, for PX: which counts whole milliseconds, from a whole one. After a limit was lowered
--- far, it may be longer than doubles count exactly: then 142 years are enough.
+-- A TTL in us as an argument of PX, which counts whole milliseconds from a whole one. After a limit was lowered far,
+-- the TTL may be longer than doubles count exactly: then 142 years are enough.
 local function millis(life)
   life = min(life, NEVER)
   return (life - life % 1000) / 1000 + 2

@@ -1,5 +1,4 @@
--- Decides one request of one check: what batch.lua does, in less time. Arguments and reply are those of
--- wire.lua.
+-- Decides one request of one check like batch.lua, in less time. Arguments and reply are in wire.lua.
 
 local function single(keys, args)
   bind()

@@ -1,6 +1,5 @@
--- Decides requests of one check each, over keys that are all different: what batch.lua does, in less
--- time. Reply and arguments are those of wire.lua, except that after each rule comes how many keys it
--- decides (1 byte), in their order.
+-- Decides requests of one check each, over distinct keys, like batch.lua, in less time. Reply and arguments are in
+-- wire.lua, except that the number of keys that a rule decides (1 byte) follows it, in the order of the keys.
 
 local function singles(keys, args)
   bind()

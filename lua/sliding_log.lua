@@ -1,19 +1,19 @@
 -- Sliding log: the time of every unit, so that no window ever holds more than the limit.
 --
--- value     6 bytes of the last time seen, then 4 of the time of each unit, oldest first: its low
---           32 bits, which is the whole time as windows are shorter than 2^32 ticks
+-- value     6 bytes of the last time seen, then 4 of the time of each unit, oldest first: its low 32 bits, which
+--           determine the whole time, because windows are shorter than 2^32 ticks
 -- now       ticks
 -- window    ticks
 -- limit     units per window
--- cost      units to take; 0 only looks
+-- cost      units to take; 0 is a peek
 -- floor     units that must remain
 -- refund, charge   units refunded or charged
 -- stamp     the time the units were taken at, or NEVER for any
 --
--- sliding_log returns fits, found, and if units were taken state, expiry and whether that stands; and
--- of a log found its digest: the last time seen, the units that still count, the time
--- of the newest, and that of the one to wait for (6 bytes each);
--- sliding_log_adjust returns the units refunded or charged, and the same three if that changes the state.
+-- sliding_log returns fits, found, and if units were taken state, expiry and whether the expiry stays; and for a
+-- found log its digest: the last time seen, the units that still count, the time of the newest unit, and the time
+-- of the unit to wait for (6 bytes each);
+-- sliding_log_adjust returns the units refunded or charged, and the same three values if the state changes.
 
 local LOG_SPAN = 2 ^ 32
 
@@ -37,7 +37,7 @@ local function log_time(value, last, unit)
   return last - (last - unpack_at('>I4', value, 4 * unit + 3)) % LOG_SPAN
 end
 
--- How many units are at least `age` old at `time`.
+-- The number of units at least `age` old at `time`.
 local function log_aged(value, last, size, time, age)
   local low, high = 0, size
   while low < high do

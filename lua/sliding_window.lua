@@ -1,17 +1,17 @@
--- Sliding window counter: the count of the aligned window, and of the one before by the share of it
--- that the sliding window still covers: floor(previous * (window - elapsed) / window) + count.
+-- Sliding window counter: the count of the aligned window, plus the share of the previous count that the sliding
+-- window still covers: floor(previous * (window - elapsed) / window) + count.
 --
--- value     19 bytes: the last time seen (7), the count of its window, and that of the one before
+-- value     19 bytes: the last time seen (7), the count of its window, and the count of the window before (6 each)
 -- now       ticks
 -- window    ticks
 -- limit     units per window
--- cost      units to take; 0 only looks
+-- cost      units to take; 0 is a peek
 -- floor     units that must remain
 -- refund, charge   units refunded or charged
 -- stamp     the start of the window the units were taken from, or NEVER for any
 --
--- sliding_window returns fits, found, and if units were taken state, expiry and whether that stands;
--- sliding_window_adjust returns the units refunded or charged, and the same three if that changes the state.
+-- sliding_window returns fits, found, and if units were taken state, expiry and whether the expiry stays;
+-- sliding_window_adjust returns the units refunded or charged, and the same three values if the state changes.
 
 local function sliding_window_current(value, now, window)
   if not value then

@@ -6,14 +6,13 @@
 -- window    ticks
 -- limit     units per window
 -- capacity  units
--- cost      units to take; 0 only looks
+-- cost      units to take; 0 is a peek
 -- floor     units that must remain
 -- refund, charge   units refunded or charged
--- stamp     the time the units were taken at, or NEVER for any; what was refilled since then is not
---           refunded
+-- stamp     the time the units were taken at, or NEVER for any; units refilled since then are not refunded
 --
--- token_bucket returns fits, found, and if units were taken state, expiry and whether that stands;
--- token_bucket_adjust returns the units refunded or charged, and the same three if that changes the state;
+-- token_bucket returns fits, found, and if units were taken state, expiry and whether the expiry stays;
+-- token_bucket_adjust returns the units refunded or charged, and the same three values if the state changes;
 -- token_bucket_room returns the highest deficit at which `cost` units have been taken.
 
 local function token_bucket(value, now, window, limit, capacity, cost, floor)
@@ -24,7 +23,7 @@ local function token_bucket(value, now, window, limit, capacity, cost, floor)
     return fits, found
   end
   deficit = deficit + cost * window
-  -- As div_ceil, without a call.
+  -- Like div_ceil, without a call.
   local sum = deficit + limit - 1
   local reset = time - now + (sum - sum % limit) / limit
   return true, found, write_falling(time, deficit, expiry, now, reset, window)

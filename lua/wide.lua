@@ -1,15 +1,15 @@
--- Buckets whose levels may reach 2^52, as their capacity is large for their window: a level is whole units,
--- and the parts beyond them; a unit has `window` parts.
+-- Buckets whose levels may reach 2^52, because their capacity is large for their window: a level is whole units, and
+-- the parts beyond them; a unit has `window` parts.
 --
--- value     a falling level of units * window + parts: as in falling.lua, but from 2^52 on 29 bytes, a
---           mark and 7 each for the last time seen, the units, when the key expires, and the parts
+-- value     a falling level of units * window + parts: like in falling.lua, but from 2^52 on 29 bytes, a mark and
+--           7 each for the last time seen, the units, when the key expires, and the parts
 --
--- All other arguments and results are those of token_bucket.lua and leaky_bucket.lua. Capacities and
+-- All other arguments and results are the same as in token_bucket.lua and leaky_bucket.lua. Capacities and
 -- limits are up to 10^12, so windows are longer than 2251 ticks, limits below 2^40, and units below 2^42.
 
 local MOST_WIDE = 2 ^ 42
 
--- As read_falling, with a level in units and parts.
+-- Like read_falling, with a level in units and parts.
 local function read_wide(value, now, window, limit)
   if not value then
     return now, 0, 0, FRESH, 0
@@ -36,7 +36,7 @@ local function read_wide(value, now, window, limit)
   end
   local rest = (now - time) % window
   local fallen, left = mul_div(rest, limit, window)
-  -- Where the units of whole windows are not exact, they are above every level.
+  -- If the units of whole windows are not exact, they are above every level.
   units, parts = units - fallen - (now - time - rest) / window * limit, parts - left
   if parts < 0 then
     units, parts = units - 1, parts + window
@@ -47,14 +47,14 @@ local function read_wide(value, now, window, limit)
   return now, units, parts, KEPT, expiry
 end
 
--- Ticks until so much has fallen, rounded up.
+-- Ticks until a level has fallen, rounded up.
 local function wide_ticks(units, parts, window, limit)
   local rest = units % limit
   local ticks, left = mul_div(rest, window, limit)
   return min(NEVER - 1, (units - rest) / limit * window + ticks + div_ceil(left + parts, limit))
 end
 
--- As write_falling. A state of another size than the one before it has to be written as a whole.
+-- Like write_falling. If the size of a state changes, it must be written as a whole.
 local function write_wide(time, units, parts, value, expiry, now, window, limit)
   local reset = time - now + wide_ticks(units, parts, window, limit)
   local level = units * window + parts

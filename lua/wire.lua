@@ -1,22 +1,22 @@
--- The arguments and the reply of a call.
+-- Arguments and reply of a call.
 --
 -- keys      every key, once
 -- args[1]   the time in us, or '' for the server's
 -- args[2]   the number of rules (1 byte), each rule as algorithm (1), flags (1), window, limit,
 --           capacity, cost, floor (7 each), then the requests: the number of checks (1), each check
---           as the places of its key and its rule, from 1 (1 each)
+--           as the indexes of its key and its rule, from 1 (1 each)
 --           algorithm: its number, and 16 more if the levels of a bucket may reach 2^52: wide.lua
 --           flags: 1 enforced; 2 the tick is 1 ms; 4 return the whole state; no decision but 8 a refund,
 --           16 a charge or both, a renewal, of `cost` units, with a stamp in place of the floor, or 32 a
 --           reset; 64 another check of the request has the same key
---           an algorithm that counts in windows of a calendar has 32 added to its number, and for window
---           and capacity the windows that the process names: see calendar_window.lua
+--           an algorithm that counts in windows of a calendar has 32 added to its number, and in place of window
+--           and capacity the windows that the process sends: see calendar_window.lua
 --           the ban of a check, of algorithm 7, stands before it: see bans.lua
 --
--- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each
--- check whose state was found that state; of a log the digest, or its size (4) and the whole; of slots
--- the number of cohorts (1) and the state. For a change, fits is whether it changed anything, and the
--- state is that after it, preceded by how many units were refunded or charged (7).
+-- The reply is the time in us (7 bytes), for each check a byte of fits + 2 * found, then for each check whose state
+-- was found the state; for a log the digest, or its size (4) and the whole log; for slots the number of cohorts (1)
+-- and the state. For a change, fits is true if it changed anything, and the state after it follows the number of
+-- units refunded or charged (7).
 
 local RULE = '>BBI7I7I7I7I7'
 
@@ -46,14 +46,13 @@ local ADJUSTMENTS = {
   [33] = calendar_window_adjust,
 }
 
--- Of those whose state is a falling level.
+-- Algorithms whose state is a falling level.
 local ROOMS = {
   [2] = token_bucket_room,
   [5] = leaky_bucket_room,
 }
 
--- The reply for so many checks; flags: those of the checks that are not usual, which is found and fits;
--- views: the states found.
+-- The reply for a number of checks; flags: found and fits of the checks that are not usual; views: the states found.
 local function reply(now_us, flags, views, checks)
   local all = ('\1'):rep(checks)
   if next(flags) then
