@@ -81,7 +81,7 @@ impl Counter {
     }
 
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
-        // Compares the numbers first, as most policies of a layer have the same key.
+        // Compares the numbers first, because most policies of a layer have the same key.
         self.quota().shares_shape(other.quota()) && self.policy() == other.policy() && self.key == other.key
     }
 }

@@ -144,7 +144,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Returns the name, as in metrics: `"deny_cache"`, for example.
+    /// Returns the name in metrics, such as `"deny_cache"`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Store => "store",

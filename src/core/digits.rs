@@ -24,7 +24,7 @@ impl Digits {
     #[inline]
     pub(crate) fn of(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
-        // Four digits at a time, as each step waits for the division before it.
+        // Four digits at a time, because each step waits for the division before it.
         loop {
             start -= 4;
             let four = small(number % 10_000);

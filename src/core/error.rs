@@ -127,8 +127,8 @@ impl Error {
         self.unsent || self.is_of_a_crowd()
     }
 
-    /// An error of a store that was not called, as too many callers wait for it already. It is [`unsent`](Self::unsent), and
-    /// the circuit breaker does not count it.
+    /// Creates an error of a store that was not called, because too many callers wait for it already. It is
+    /// [`unsent`](Self::unsent), and the circuit breaker does not count it.
     pub fn overloaded(message: impl Into<String>) -> Self {
         Self::new(Kind::Crowd, message)
     }

@@ -173,7 +173,7 @@ impl Config {
     }
 
     /// Creates a layer with the settings of `[[policy]]` and `[server]`: policies, how the client's address is
-    /// determined, and what happens to requests that the store could not decide.
+    /// determined, and how requests are treated that the store could not decide.
     ///
     /// Settings that no file has, such as [headers](RateLimitLayer::headers), are set on the layer. The next
     /// [`update`](Self::update) removes policies that were added to the layer: add them by

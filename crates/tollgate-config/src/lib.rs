@@ -6,14 +6,14 @@
 //! | --- | --- | --- |
 //! | `name` | a letter, then up to 63 letters, digits, `.`, `_` or `-`; unique in the file | required |
 //! | `limit` | units per window, of a concurrency requests at once, at least 1, within the algorithm's [bounds](tollgate::Quota#bounds) | required |
-//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` an error, as are months and years, which differ in length. Of a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
+//! | `window` | a duration: `"100ms"`, `"60s"`, `"1h 30m"`, `"30d"`; `m` is minutes, `M` is an error, and so are months and years, which differ in length. For a fixed window also `"hour"`, `"day"`, `"week"` or `"month"`, by the [calendar](#calendars) (feature `calendar`) | required, but a concurrency has none |
 //! | `zone` | the time zone of the calendar, such as `"Europe/Berlin"` | `"UTC"` |
 //! | `anchor` | the day on which weeks begin, from 1 for Monday to 7, or months, from 1 to 31: see [`Calendar`](tollgate::policy::Calendar) | 1 |
 //! | `key` | the key of requests: one of the [keys](#keys), or a list of up to 8 that are joined | `"global"` |
 //! | `algorithm` | the name of an [`Algorithm`](tollgate::policy::Algorithm), such as `"fixed_window"`; or `"long_sliding_log"`, a sliding log of more than 10,000 units | `"token_bucket"` |
 //! | `burst` | the capacity of a token bucket, at least 1 | the limit |
 //! | `queue` | how many requests of a leaky bucket may wait for their turn | 0 |
-//! | `nodelay` | how many requests of a leaky bucket start at once after a pause, at most `queue` and one | 1 |
+//! | `nodelay` | how many requests of a leaky bucket start immediately after a pause, at most `queue` and one | 1 |
 //! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](tollgate::Quota::slot_ttl) | `"30s"` |
 //! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](tollgate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |

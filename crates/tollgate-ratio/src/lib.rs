@@ -2,7 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 // Invariants: a request never waits; a report is sent once; no lock is held while the tally is called; replies of a
-// tally only set ratios, which are from 0 to 1 whatever it replies, and none holds for longer than a TTL.
+// tally only set ratios, which always are from 0 to 1, and none holds for longer than a TTL.
 
 mod builder;
 #[cfg(feature = "config")]

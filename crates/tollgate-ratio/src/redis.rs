@@ -70,8 +70,8 @@ fn lacks_script(error: &Error) -> bool {
     source.is_some_and(|error| error.kind() == ServerErrorKind::NoScript.into())
 }
 
-/// Combines the shards: the time is that of the first shard, and the number of live processes the smallest, so that a
-/// shard that lost its data does not seem to be offered nothing.
+/// Combines the shards: the time of the first one, and the smallest number of live processes, so that a shard that lost
+/// its data does not seem to be offered nothing.
 fn joined(shards: Vec<ShardTotals>, counters: usize) -> Totals {
     let now = Duration::from_micros(shards.first().map_or(0, |first| first.now_us));
     let live = shards.iter().map(|shard| shard.live).min().unwrap_or_default();

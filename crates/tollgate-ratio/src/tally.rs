@@ -1,6 +1,6 @@
 //! The trait of tallies, which add up the reports of all processes, and its types.
 //!
-//! Reports have neither keys nor names, only [`CounterId`]s, so a tally cannot reveal what clients send.
+//! Reports have neither keys nor names, only [`CounterId`]s, so a tally cannot reveal data of clients.
 
 use std::fmt;
 use std::future::Future;
@@ -62,7 +62,7 @@ pub trait Tally: Send + Sync + 'static {
 
 /// The identity of a counter in a [`Tally`]: a hash of its policy and key, the same in all processes.
 ///
-/// Neither limit nor window is in it: what was offered does not depend on them.
+/// It has neither limit nor window, because offered units do not depend on them.
 ///
 /// # Examples
 ///

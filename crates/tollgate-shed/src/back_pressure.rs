@@ -43,8 +43,8 @@ use crate::events::Lines;
 /// again, all services behind it wait. Poll it until it is ready, or drop it. A ready service keeps its units and slots
 /// from all others until it is called or dropped, even while the inner service is not ready.
 ///
-/// A wait has no timeout of its own: put `tokio::time::timeout` around `ready()`, and drop the service if the timeout
-/// elapses, so that it leaves the queue.
+/// A wait has no timeout: put `tokio::time::timeout` around `ready()`, and drop the service if the timeout elapses, so
+/// that it leaves the queue.
 ///
 /// # Where to use it
 ///

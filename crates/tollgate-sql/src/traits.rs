@@ -14,8 +14,9 @@ use tollgate::store::{StateId, StateWrite};
 /// 2. The crate decides, and makes new states.
 /// 3. `commit` writes them all, if none of the states that were loaded has changed since.
 ///
-/// A database may lock what it loads until the transaction ends (also ids that have no state yet, else two processes
-/// create one), or compare versions when it commits, and report a [conflict](Committed::Conflict).
+/// A database may lock the loaded ids until the transaction ends (also ids that have no state yet, because two
+/// processes could otherwise create one), or compare versions when it commits, and report a
+/// [conflict](Committed::Conflict).
 ///
 /// # Time
 ///

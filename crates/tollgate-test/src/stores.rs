@@ -198,7 +198,7 @@ pub enum Recorded {
 }
 
 impl<S: Store> RecordingStore<S> {
-    /// A store around `inner`, which has recorded nothing.
+    /// Wraps `inner`, with no records.
     pub fn new(inner: S) -> Self {
         Self { inner: Arc::new(inner), recorded: Arc::default() }
     }

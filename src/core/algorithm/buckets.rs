@@ -7,17 +7,16 @@
 //! `level / limit` from then.
 //!
 //! A request fits a token bucket if `level <= (capacity - cost - floor) * window`. In a leaky bucket it starts at the
-//! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and
-//! `level <= (capacity - 1 - floor) * window`, and it is delayed by what is above `(at_once - 1) * window`, which
-//! scripts do not need to know.
+//! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and `level <= (capacity - 1 -
+//! floor) * window`, and it is delayed by the level above `(at_once - 1) * window`, which scripts do not need to know.
 //!
 //! The stamp of a token bucket is the time the units were taken at: a refund releases those that were not refilled
 //! since. The stamp of a leaky bucket is the end of its slots: a refund releases only the last slots in the queue,
 //! because no later request moves up. A charge adds up to a level of twice the capacity.
 //!
 //! A level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change from one side to the
-//! other. In `lua/wide.lua` a larger one is units and the parts beyond them. Times are cut to the last one before
-//! [`NEVER`].
+//! other. In `lua/wide.lua` a larger level is split into units and the parts beyond them. Times are cut to the last one
+//! before [`NEVER`].
 
 use std::ops::{Add, Sub};
 

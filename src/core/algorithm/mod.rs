@@ -5,7 +5,7 @@
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
 //! From a [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a floor, each algorithm
-//! computes a [`Step`]: whether the cost fits, what remains, how long to wait, and the next state, which the caller
+//! computes a [`Step`]: whether the cost fits, the remaining units, the wait, and the next state, which the caller
 //! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact; it results in
 //! [`Adjusted`].
 //!

@@ -37,8 +37,8 @@ use crate::core::error::built;
 /// A day on which clocks are set forward has 23 hours, and a day on which they are set back 25. A month from the 31st
 /// begins on January 31, on February 28 or 29, and on March 31 again.
 ///
-/// Zones are those of the IANA database, such as `Europe/Berlin` or `UTC`, as the system has them (in `TZDIR`, or
-/// `/usr/share/zoneinfo`). Where a system has none, as in a small container image, a program may depend on the jiff
+/// Zones are those of the IANA database, such as `Europe/Berlin` or `UTC`, in the system's version (in `TZDIR`, or
+/// `/usr/share/zoneinfo`). If a system has none, such as a small container image, a program may depend on the jiff
 /// crate with the feature `tzdb-bundle-always`. If the rules of a zone change while the process runs, they are read
 /// when a calendar of the zone is made again, such as by a reloaded file.
 ///

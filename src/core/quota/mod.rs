@@ -38,7 +38,7 @@ use crate::core::calendar::Calendar;
 /// | token bucket | 10^12, whatever the window; about 2^51 / window if that is more; the burst likewise | the same rate over a shorter window |
 /// | leaky bucket | 10^12, whatever the window; about 2^50 / window if that is more; the queue likewise | the same rate over a shorter window |
 /// | sliding window | below 2^47, whatever the window | a fixed window |
-/// | sliding log | 10,000, as it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
+/// | sliding log | 10,000, because it keeps 4 bytes per unit; its window is shorter than 49 days | [`long_sliding_log`](Self::long_sliding_log), up to 1 million; then a sliding window |
 /// | fixed window | below 2^49, whatever the window | none |
 /// | calendar window | below 2^49, whatever the calendar | none |
 /// | concurrency | 1,000,000, whatever the TTL of a slot, which is at least 2 s | none |

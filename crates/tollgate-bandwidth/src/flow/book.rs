@@ -4,8 +4,8 @@
 //! in the queue; a new portion is granted from the front of the queue. A grant only reserves units, which leave their
 //! lots when the grant is claimed, so a waiter that leaves has no units to return.
 //!
-//! Invariants: the units in lots are those that are free plus those that are granted; each lot is refunded once; at
-//! most one call is in flight.
+//! Invariants: lots hold exactly the free and the granted units; each lot is refunded once; at most one call is in
+//! flight.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;

@@ -50,7 +50,7 @@ use super::pool::{self, Pool};
 /// While the store is unavailable, [`OnFailure`](tollgate::OnFailure) decides about portions, and
 /// [`decision`](Self::decision) has the source of the last decision. With
 /// [`OnFailure::Deny`](tollgate::OnFailure::Deny) all three methods return an error once no units are leased any more.
-/// So they do if the store panics, whatever is set.
+/// They also do if the store panics, with any setting.
 ///
 /// # Examples
 ///

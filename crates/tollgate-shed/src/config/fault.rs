@@ -1,4 +1,4 @@
-//! Errors with their position in a file, as one line: `FILE line N: MESSAGE (column N)`, without `FILE` if only the
+//! Errors with their position in a file, on one line: `FILE line N: MESSAGE (column N)`, without `FILE` if only the
 //! text is known. Lines and columns begin at 1, and columns count characters.
 
 use std::fmt::Display;

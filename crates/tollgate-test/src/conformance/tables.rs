@@ -109,7 +109,7 @@ fn buckets() -> Vec<Table> {
                 admits(10 * S, 1, 0, 60 * S),
                 denies(25 * S, 2, 1, 5 * S, 45 * S),
                 admits(30 * S, 2, 0, 60 * S),
-                // One of two has come back by itself.
+                // One of two has returned with time.
                 settles(40 * S, 9, Refund(2), 1),
                 admits(40 * S, 0, 2, 40 * S),
                 adjusts(40 * S, Charge(u64::MAX), 8),
@@ -119,7 +119,7 @@ fn buckets() -> Vec<Table> {
                 // Further ahead than its window, it counts as new.
                 admits(50 * S - 1, 1, 5, 10 * S),
                 adjusts(50 * S - 1, Refund(9), 1),
-                // Three of four have come back by themselves.
+                // Three of four have returned with time.
                 admits(50 * S, 4, 2, 40 * S),
                 settles(80 * S, 15, Refund(4), 1),
                 admits(80 * S, 6, 0, 60 * S),
