@@ -1,7 +1,7 @@
 //! Return type of store methods: a value that is often ready at once.
 //!
 //! A store in memory decides without waiting, and so does a store that finds a denial in its cache. A [`MaybeFuture`]
-//! returns such a value itself; only a store that really waits boxes a future.
+//! returns such a value itself. Only a store that really waits boxes a future.
 
 use std::fmt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use super::{ChangeResult, Error};
 
 /// A value that is ready, or a boxed future of it.
 ///
-/// A ready answer allocates nothing. A pending answer can be dropped at any point; the method that returned it
+/// A ready answer allocates nothing. A pending answer can be dropped at any point. The method that returned it
 /// documents what happens then, such as [`Store::decide`](crate::store::Store::decide). Drop it if you do not need its
 /// value, such as the result of [`Store::settle`](crate::store::Store::settle).
 ///

@@ -1,6 +1,6 @@
 //! ASCII text that is copied, compared and hashed far more often than it is read as text.
 //!
-//! Up to [`SHORT`] bytes are kept inline. Reading them as bytes is free; reading them as text checks them.
+//! Up to [`SHORT`] bytes are kept inline. Reading them as bytes is free. Reading them as text checks them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -22,7 +22,7 @@ impl Ascii {
     ///
     /// # Panics
     ///
-    /// If they are not UTF-8 and longer than [`SHORT`]; shorter ones panic when they are read as text.
+    /// If they are not UTF-8 and longer than [`SHORT`]. Shorter ones panic when they are read as text.
     #[inline]
     pub(super) fn new(ascii: &[u8]) -> Self {
         debug_assert!(ascii.is_ascii(), "{ascii:?}");

@@ -15,14 +15,14 @@ const LONGEST: u128 = 366 * 86_400_000;
 ///
 /// A denial by the quota is a *strike*, in shadow mode too. The window begins with the first strike outside of one. The
 /// strike that completes the number begins the ban, and strikes start again from 0. During the ban each request is
-/// denied, even a peek, and takes nothing; `Retry-After` is the end of the ban. A denial during a ban is no strike and
+/// denied, even a peek, and takes nothing. `Retry-After` is the end of the ban. A denial during a ban is no strike and
 /// does not lengthen the ban, unless [`extending`](Self::extending) is set. Denials by other policies, by lists or for
 /// a missing key are no strikes.
 ///
 /// A ban always has that many strikes within one window. The reverse does not hold: up to 2 × `after` - 2 strikes
 /// across two windows begin no ban.
 ///
-/// All times are whole milliseconds; the rest of a ban is rounded up.
+/// All times are whole milliseconds. The rest of a ban is rounded up.
 ///
 /// With the feature `serde` it is data for logs: `after`, `within_seconds`, `duration_seconds` and `max_seconds`.
 ///
@@ -67,7 +67,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// Where [`try_new`](Self::try_new) returns an error; in a constant it does not compile.
+    /// Where [`try_new`](Self::try_new) returns an error. In a constant it does not compile.
     #[track_caller]
     pub const fn new(after: u32, within: Duration, duration: Duration) -> Self {
         match Self::checked(after, within, duration) {

@@ -1,6 +1,6 @@
 //! Checks, which stores decide: one for each policy that applies to a request.
 //!
-//! Layers and limiters make checks from policies, keys and costs; stores see nothing else of a request. A check names
+//! Layers and limiters make checks from policies, keys and costs. Stores see nothing else of a request. A check names
 //! its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
 use smallvec::SmallVec;
@@ -168,7 +168,7 @@ impl Check {
         Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken, ban: None }
     }
 
-    /// Sets the units to take; 0 makes the check a peek.
+    /// Sets the units to take. 0 makes the check a peek.
     pub fn cost(self, cost: u64) -> Self {
         Self { cost, ..self }
     }
@@ -259,7 +259,7 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Settles {
-    /// Units stay taken; a refund is an exception. The default.
+    /// Units stay taken. A refund is an exception. The default.
     #[default]
     AsTaken,
     /// Units may be refunded, depending on the outcome of the request.

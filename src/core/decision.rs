@@ -1,6 +1,6 @@
 //! Decision over all policies of a request.
 //!
-//! A [`Decision`] has one [`Outcome`] for each policy that applies. It is plain data, cheap to clone; the units that it
+//! A [`Decision`] has one [`Outcome`] for each policy that applies. It is plain data, cheap to clone. The units that it
 //! took are in a [`Receipt`](super::Receipt), which cannot be cloned.
 
 mod outcome;

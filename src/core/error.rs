@@ -1,7 +1,7 @@
 //! Error type of the crate.
 //!
 //! It is opaque: predicates distinguish kinds, so that kinds and causes can be added without breaking users. One
-//! failure may end many decisions at once; their errors share a [`CallId`], so that it is counted once.
+//! failure may end many decisions at once. Their errors share a [`CallId`], so that it is counted once.
 
 use std::any::Any;
 use std::error::Error as StdError;

@@ -23,7 +23,7 @@ const HASHED: u8 = b'#';
 
 const JOINED: &str = "|";
 
-/// Printable characters that are escaped; bytes outside of printable ASCII are always escaped.
+/// Printable characters that are escaped. Bytes outside of printable ASCII are always escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
 
 const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
@@ -34,7 +34,7 @@ const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(
 /// `#`, `|` and bytes that are not ASCII are percent-encoded. A value that is then longer than 64 bytes is replaced by
 /// a 128-bit hash (BLAKE3). Different values have different texts, up to collisions of that hash.
 ///
-/// Up to 30 bytes of text are kept inline; cloning is cheap in any case.
+/// Up to 30 bytes of text are kept inline. Cloning is cheap in any case.
 ///
 /// With the feature `serde` a key is serialized as its text, and deserialized by parsing the text.
 ///
@@ -81,7 +81,7 @@ impl Key {
         Self { text: Ascii::start_of(ascii, length) }
     }
 
-    /// Creates a key from a secret; only a 128-bit hash leaves the process.
+    /// Creates a key from a secret. Only a 128-bit hash leaves the process.
     ///
     /// The hash is not salted, so that all processes have the same key. Anyone who can read the store can verify a
     /// guessed secret.

@@ -17,7 +17,7 @@ use super::{PolicyName, Quota};
 /// more.
 const FORMAT: &str = "1";
 
-/// Interned limits, many more than a process has policies; further limits are counted by reference.
+/// Interned limits, many more than a process has policies. Further limits are counted by reference.
 const MOST_INTERNED: usize = 4_096;
 
 type Interned = Mutex<HashSet<&'static NamedQuota>>;

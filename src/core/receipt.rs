@@ -136,7 +136,7 @@ impl ReceiptItem {
         self.units > 0 && self.counter.quota().facts().held
     }
 
-    /// Creates an item of `units` taken from `counter` without a floor; `stamp` identifies the units in the store.
+    /// Creates an item of `units` taken from `counter` without a floor. `stamp` identifies the units in the store.
     ///
     /// A peek, and a check in shadow mode that did not fit, take 0 units. The stamp may have any unit: only the store
     /// reads it.

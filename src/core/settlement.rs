@@ -42,7 +42,7 @@ pub enum Change {
     /// Renews slots: slots taken at the stamp count as taken now. Slots that the store has lost are taken again, even
     /// beyond the limit.
     ///
-    /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed; other counters do not change.
+    /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed. Other counters do not change.
     Renew(u64),
     /// Counts a strike against the key, which may begin a [ban](Ban) of it: a failure that is found later. Units stay as
     /// they are.
@@ -50,8 +50,8 @@ pub enum Change {
     /// Lifts the ban of the key: its strikes, and the lengths of its last bans, are forgotten too. Units stay as they
     /// are.
     Lift,
-    /// Deletes the counter, so that its key starts from 0; a ban stays. A counter from which nothing is taken any more
-    /// may remain. [`Store::adjust`](crate::store::Store::adjust) applies it; in a settlement it changes nothing.
+    /// Deletes the counter, so that its key starts from 0. A ban stays. A counter from which nothing is taken any more
+    /// may remain. [`Store::adjust`](crate::store::Store::adjust) applies it. In a settlement it changes nothing.
     Reset,
 }
 

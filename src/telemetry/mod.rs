@@ -1,7 +1,7 @@
 //! Metrics of decisions, skipped policies, failures of stores, and slots.
 //!
 //! With the feature `metrics`, the methods of [`Telemetry`] and [`PolicyTelemetry`] count through the recorder that the
-//! program installed; docs/metrics.md lists the series. Without it both types are empty, their methods do nothing, and
+//! program installed. The series are in docs/metrics.md. Without it both types are empty, their methods do nothing, and
 //! no clock is read.
 //!
 //! Labels are names of policies and words of this crate, never parts of a request, so clients cannot increase the

@@ -105,7 +105,7 @@ impl ManualClock {
     #[track_caller]
     pub fn paused() -> Self {
         let runtime = Handle::current();
-        // Tokio pauses time without timers, too; only a timer panics, which says how to enable them.
+        // Tokio pauses time without timers, too. Only a timer panics, which says how to enable them.
         drop(sleep(Duration::ZERO));
         if !is_paused() {
             tokio::time::pause();

@@ -17,7 +17,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A wrapper store that a test makes unavailable, and available again. Clones share the inner store and the state.
 ///
-/// It works at first. The state at the time of a call determines its result; no call is repeated later.
+/// It works at first. The state at the time of a call determines its result. No call is repeated later.
 ///
 /// # Examples
 ///

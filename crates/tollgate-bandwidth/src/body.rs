@@ -1,4 +1,4 @@
-//! Bodies whose bytes are limited: bytes are taken before they pass; where none are left, the body is paced or cut.
+//! Bodies whose bytes are limited: bytes are taken before they pass. Where none are left, the body is paced or cut.
 
 use std::error::Error as StdError;
 use std::pin::Pin;

@@ -60,7 +60,7 @@ impl BandwidthLayer {
     ///
     /// # Errors
     ///
-    /// If a policy cannot count bytes; the message names it.
+    /// If a policy cannot count bytes. The message names it.
     pub fn try_responses(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
         Self::of(limits, Bodies { are_of_requests: false, over })
     }
@@ -94,7 +94,7 @@ impl BandwidthLayer {
     ///
     /// # Errors
     ///
-    /// If a policy cannot count bytes; the message names it.
+    /// If a policy cannot count bytes. The message names it.
     pub fn try_requests(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
         Self::of(limits, Bodies { are_of_requests: true, over })
     }

@@ -68,7 +68,7 @@ impl Source<'_> {
         Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
     }
 
-    /// Line and column; the end of the file belongs to its last line.
+    /// Line and column. The end of the file belongs to its last line.
     pub(super) fn position(&self, place: &Range<usize>) -> (usize, usize) {
         let text = self.text.as_bytes();
         let before = &text[..place.start.min(text.trim_ascii_end().len())];

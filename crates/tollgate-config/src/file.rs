@@ -14,7 +14,7 @@ use super::error::{Fault, Source, one_line};
 use super::policy::PolicyTable;
 use super::server::{Server, ServerTable};
 
-/// Policies and settings from a TOML file; see the [crate](crate) for its fields.
+/// Policies and settings from a TOML file. See the [crate](crate) for its fields.
 ///
 /// The default has no policies, and default settings of the server.
 ///
@@ -230,7 +230,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Like [`LiveLayer::replace_policies`]; on an error the policies in force stay.
+    /// Like [`LiveLayer::replace_policies`]. On an error the policies in force stay.
     ///
     /// # Examples
     ///

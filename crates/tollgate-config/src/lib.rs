@@ -37,10 +37,10 @@
 //! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!
 //! A request whose cost is above the capacity is never allowed. If the cost comes from a header, it is 1 without the
-//! header, and at least `min_cost`; a number too large to represent is above any capacity. A cost is ambiguous if the
+//! header, and at least `min_cost`. A number too large to represent is above any capacity. A cost is ambiguous if the
 //! header is not all digits, or if several lines, or values separated by commas, differ. Such a request is treated like
 //! a request whose key is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key
-//! = "deny"` denies it with 400, and so does a policy with a `ban`; otherwise all such requests share one counter.
+//! = "deny"` denies it with 400, and so does a policy with a `ban`. Otherwise all such requests share one counter.
 //! White space around the value of a header is ignored everywhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`, `critical` or
@@ -58,11 +58,10 @@
 //!
 //! ## Tiers
 //!
-//! The value of the header named by `by` chooses the limit; it is compared byte for byte with the names of the tiers. A
+//! The value of the header named by `by` chooses the limit. It is compared byte for byte with the names of the tiers. A
 //! request without the header, with a name that is not in the table, or with several values that differ, has the
-//! policy's own `limit`.
-//! Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `nodelay`, `slot_ttl` and
-//! `max_hold`; without a `burst`, a tier's bucket holds the tier's limit.
+//! policy's own `limit`. Algorithm and window or calendar are the policy's, and so are `burst`, `queue`, `nodelay`,
+//! `slot_ttl` and `max_hold`. Without a `burst`, a tier's bucket holds the tier's limit.
 //!
 //! ## Calendars
 //!
@@ -102,7 +101,7 @@
 //! # A file that changes
 //!
 //! [`Config::watch`] follows a file, and [`Config::update`] replaces the policies of a layer in use with the policies
-//! of a newer file. `trusted_proxies`, `trusted_hops` and `forwarded` change with them; `on_failure`, `allow_for` and
+//! of a newer file. `trusted_proxies`, `trusted_hops` and `forwarded` change with them. `on_failure`, `allow_for` and
 //! `instances` stay, and a warning says so.
 //!
 //! Settings that no file has, such as a [`when`](tollgate::Policy::when), are added to its policies by

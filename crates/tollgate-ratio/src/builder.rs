@@ -16,7 +16,7 @@ const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60
 const DEFAULT_LIFE: u32 = 10;
 const LIVES: [u32; 2] = [2, 600];
 const LONGEST_WINDOW: Duration = Duration::from_secs(60);
-/// Units per tick; with fewer units, the count of a tick is no estimate of the load.
+/// Units per tick. With fewer units, the count of a tick is no estimate of the load.
 const LEAST_UNITS: u64 = 10;
 
 /// Settings of a [`RatioStore`](super::RatioStore).

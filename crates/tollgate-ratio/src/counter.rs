@@ -112,7 +112,7 @@ impl RatioCounter {
         passes
     }
 
-    /// Per tick, allows at most the limit, or the burst if it is larger; `ticks` have passed since the tick began.
+    /// Per tick, allows at most the limit, or the burst if it is larger. `ticks` have passed since the tick began.
     pub(super) fn takes(&mut self, check: &Check, ticks: f64) -> bool {
         let most = self.rate.max(float(check.counter.quota().capacity())) * ticks.clamp(1.0, 2.0);
         let (all, cost) = (float(self.admitted()), float(check.cost));

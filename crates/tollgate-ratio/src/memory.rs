@@ -41,7 +41,7 @@ pub struct MemoryTally {
 
 struct TallyInner {
     clock: Box<dyn Clock>,
-    /// Ticks of each shard by number; the key is the microseconds of a tick, the number of shards, and the shard.
+    /// Ticks of each shard by number. The key is the microseconds of a tick, the number of shards, and the shard.
     shards: Mutex<BTreeMap<(u64, u8, u8), Buckets>>,
 }
 

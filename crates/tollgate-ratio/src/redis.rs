@@ -1,6 +1,6 @@
 //! Redis as a tally.
 //!
-//! A report is one call for each shard, all at the same time. If one call fails, so does the report; the units that
+//! A report is one call for each shard, all at the same time. If one call fails, so does the report. The units that
 //! other calls added stay.
 
 use std::error::Error as _;

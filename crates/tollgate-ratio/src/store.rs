@@ -31,7 +31,7 @@ use crate::ticking::{close, start};
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
 /// tick on if a tick allows 1,000 requests, within 8% if it allows 100, and from 30% below to 40% above it if it allows
-/// 10; a limit of fewer than 10 units a tick is an error when a layer is built. A sudden burst passes for up to 3
+/// 10. A limit of fewer than 10 units a tick is an error when a layer is built. A sudden burst passes for up to 3
 /// ticks. In each of them a process allows at most its burst and the units that the limit replenishes in a tick. Load
 /// that changes faster than in 3 ticks is limited badly: use a [`LeaseStore`](tollgate::store::LeaseStore) for it.
 ///

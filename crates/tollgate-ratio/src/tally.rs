@@ -47,12 +47,12 @@ pub trait Tally: Send + Sync + 'static {
     /// Adds a report to its tick, at most once, and returns the totals of the last complete tick.
     ///
     /// The tick is the [target](Report::target) if that is the last one. A report for an older one, which was held up,
-    /// counts nowhere; any other one counts in the current tick. A report without counters that is not
+    /// counts nowhere. Any other one counts in the current tick. A report without counters that is not
     /// [live](Report::live) changes nothing.
     ///
     /// # Errors
     ///
-    /// If there was no valid reply in time. The report may have been added or not; it is not sent again.
+    /// If there was no valid reply in time. The report may have been added or not. It is not sent again.
     ///
     /// # Cancellation
     ///

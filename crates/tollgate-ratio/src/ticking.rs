@@ -22,7 +22,7 @@ const IDLE: u32 = 60;
 
 struct Ticking {
     weak: Weak<RatioInner>,
-    /// Microseconds at which the next task may start; another value means that this task was replaced.
+    /// Microseconds at which the next task may start. Another value means that this task was replaced.
     until: u64,
     /// Microseconds of the tally's clock at the start of the store; `None` before it has replied.
     epoch: Option<u64>,

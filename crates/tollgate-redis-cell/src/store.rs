@@ -34,7 +34,7 @@ use crate::throttle::{OR_SCRIPTS, Throttle, supports};
 /// # Precision
 ///
 /// - The module reports whole seconds, rounded down, which this store rounds up. So `Retry-After` is never too short
-///   and never 0, but up to a second too long; a [`DenyCache`](tollgate::store::DenyCache) around this store denies for
+///   and never 0, but up to a second too long. A [`DenyCache`](tollgate::store::DenyCache) around this store denies for
 ///   as long.
 /// - The time between two units is cut to whole nanoseconds, and keys expire up to 1 ms early. If that time is not
 ///   whole microseconds, the remaining units may be one too many.

@@ -28,13 +28,13 @@ use crate::events::Lines;
 /// A [`Layer`] that delays readiness until a limiter allows the next call: callers wait instead of being denied.
 ///
 /// Before each call, `poll_ready` takes the cost of every rule for one key, and then polls the inner service. Units
-/// stay taken once the service is called; if a ready service is dropped without a call, its units are refunded.
+/// stay taken once the service is called. If a ready service is dropped without a call, its units are refunded.
 /// [Slots](tollgate::Quota::concurrency) are held until the future of the call has resolved or is dropped, and not
 /// until a body has ended, because the layer works with any service.
 ///
 /// Services of one layer, and their clones, wait in one queue, first come, first served. Only the head of the queue
 /// calls the store. After a denial it sleeps for [`retry_after`](tollgate::Decision::retry_after), at most a minute,
-/// plus up to a tenth of that, before it calls again; it wakes immediately if a call of this layer frees slots. So a
+/// plus up to a tenth of that, before it calls again. It wakes immediately if a call of this layer frees slots. So a
 /// thousand idle workers call the store as often as one. If the store fails and no decision can be made, it calls again
 /// after a second: until then the service is not ready, but it never fails for that reason. In metrics each denial
 /// counts, like with [`until_ready`](Limiter::until_ready).
@@ -54,7 +54,7 @@ use crate::events::Lines;
 ///
 /// Do not use it in an axum `Router`: it clones the service for each request, and each clone would wait in a separate
 /// task, without bound. `LoadShed` directly around this layer does not help, because a clone is rarely ready when it is
-/// first polled. Use a [`RateLimitLayer`](tollgate::RateLimitLayer) there, which denies immediately;
+/// first polled. Use a [`RateLimitLayer`](tollgate::RateLimitLayer) there, which denies immediately.
 /// [`limiter`](tollgate::LiveLayer::limiter) shares its rules.
 ///
 /// A service of this layer needs a tokio runtime with timers.

@@ -43,7 +43,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// | fewer than the quota, but others hold their part | is served | is shed |
 /// | the quota or more | is served | is shed |
 ///
-/// A request holds its slot until its response body has ended or is dropped, like with any [`Quota::concurrency`]; a
+/// A request holds its slot until its response body has ended or is dropped, like with any [`Quota::concurrency`]. A
 /// [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer. CORS preflights take no slot.
 ///
 /// While the store is unavailable, each process sheds by its share of the slots: their number divided by

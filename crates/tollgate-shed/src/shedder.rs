@@ -2,7 +2,7 @@
 //! and log lines.
 //!
 //! An episode of shedding begins with the first shed request, and ends with the first request that arrives a minute or
-//! more after the last shed one. Both are logged. The response to a gRPC call is `UNAVAILABLE`; all other responses are
+//! more after the last shed one. Both are logged. The response to a gRPC call is `UNAVAILABLE`. All other responses are
 //! a 503 with a problem document, which names the shedder. The time to retry is a guess, because it is unknown how long
 //! the overload lasts.
 
@@ -165,7 +165,7 @@ impl Shedder {
 
     pub(crate) fn offered(&self, parts: &mut Parts) -> Class {
         let class = (self.class)(parts);
-        // An outer shedder may have inserted it already; each insertion allocates.
+        // An outer shedder may have inserted it already. Each insertion allocates.
         if parts.extensions.get() != Some(&class) {
             parts.extensions.insert(class);
         }

@@ -134,7 +134,7 @@ impl WorkerShedLayer {
         self.change(|state| state.shedder.class = Arc::new(class))
     }
 
-    /// Sets the least `Retry-After`, instead of 5 s; up to the same time is added at random. It is at least 1 s.
+    /// Sets the least `Retry-After`, instead of 5 s. Up to the same time is added at random. It is at least 1 s.
     pub fn min_retry_after(self, wait: Duration) -> Self {
         self.change(|state| state.wait = wait.max(Duration::from_secs(1)))
     }

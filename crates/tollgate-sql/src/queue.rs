@@ -114,7 +114,7 @@ pub(crate) struct TxJob {
     pub(crate) ids: Vec<StateId>,
     /// Deadline of its caller, or of the retries of a settlement.
     pub(crate) until: Instant,
-    /// Pause before the next try if the job was certainly not done; only settlements are retried.
+    /// Pause before the next try if the job was certainly not done. Only settlements are retried.
     pub(crate) pause: Option<Duration>,
     pub(crate) reply: oneshot::Sender<Result<TxResult, Error>>,
 }

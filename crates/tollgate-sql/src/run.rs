@@ -60,7 +60,7 @@ impl<B: StateBackend> BackendInner<B> {
         Self { id: StoreId::new(), budget, backend, queue: Mutex::new(TxQueue::new(transactions)) }
     }
 
-    /// Begins a transaction, or waits for the states. `until` is the deadline of the caller; without it the work is a
+    /// Begins a transaction, or waits for the states. `until` is the deadline of the caller. Without it the work is a
     /// settlement, which is retried if it certainly was not made.
     pub(crate) fn submit(self: &Arc<Self>, work: Work, until: Option<Instant>) -> MaybeFuture<Result<TxResult, Error>> {
         let (budget, (sender, mut reply)) = (self.budget, oneshot::channel());
@@ -85,7 +85,7 @@ impl<B: StateBackend> BackendInner<B> {
                 if let Some(result) = within(until, &mut reply).await {
                     return result.unwrap_or_else(|_| Err(lost()));
                 }
-                // Later replies are too late; earlier ones are in the channel.
+                // Later replies are too late. Earlier ones are in the channel.
                 reply.close();
                 reply.try_recv().unwrap_or_else(|_| Err(late("answer", bound)))
             }),

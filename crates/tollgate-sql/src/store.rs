@@ -20,7 +20,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 ///
 /// Concurrent requests over the same counters share one transaction, so a hot key does not make the database's
 /// transactions wait for each other, or conflict. Requests over different counters have separate transactions, 16 at a
-/// time unless [set](BackendStoreBuilder::max_transactions); beyond that they share some, too.
+/// time unless [set](BackendStoreBuilder::max_transactions). Beyond that they share some, too.
 ///
 /// A decision takes at most the [timeout](BackendStoreBuilder::timeout), 100 ms by default. If the database commits
 /// after that, the units are refunded, unless the refund fails, too. A decision or a settlement has at most 128
@@ -30,12 +30,12 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 /// A denied request commits only its strikes, if a policy has a ban. Put a [`DenyCache`](tollgate::store::DenyCache)
 /// around the store, so that a flood of denied requests does not reach the database.
 ///
-/// A request that is dropped before the commit takes no units; if it is dropped during the commit, its units stay
+/// A request that is dropped before the commit takes no units. If it is dropped during the commit, its units stay
 /// taken. Refunds, charges, and changes of slots that the database certainly did not make are retried, for at most 10
 /// s.
 ///
 /// A database that waits, or reports conflicts, needs a tokio runtime with time enabled, even for settlements, which
-/// are dropped without a runtime. A transaction is a task of the runtime in which it begins, and ends with it; while
+/// are dropped without a runtime. A transaction is a task of the runtime in which it begins, and ends with it. While
 /// nothing drives that runtime, requests over the same counters, and those that wait for its place, time out. Clones
 /// share everything. [`StateBackend`] has an example.
 pub struct BackendStore<B: StateBackend> {

@@ -29,8 +29,8 @@ use tollgate::store::{StateId, StateWrite};
 /// [`Error::timeout`], [`Error::connection`] and [`Error::store`] are counted by the circuit breaker and in metrics by
 /// their kinds. If `load` fails, no units were taken. If `commit` fails, it is unknown whether the states were written:
 /// the requests fail, but may have been counted. An [`unsent`](Error::unsent) error says that the states certainly were
-/// not written. Refunds, charges, and changes of slots that certainly were not made are retried, for at most 10 s;
-/// decisions are not.
+/// not written. Refunds, charges, and changes of slots that certainly were not made are retried, for at most 10 s.
+/// Decisions are not.
 ///
 /// # Cancellation
 ///

@@ -2,7 +2,7 @@
 //! is exact for any limit and window, because nothing is divided until a result is rounded.
 //!
 //! State: the last time seen, and the level then. The level of a token bucket is the deficit `(capacity - tokens) *
-//! window`; GCRA is the same algorithm (its theoretical arrival time is `time + level / limit`). The level of a leaky
+//! window`. GCRA is the same algorithm (its theoretical arrival time is `time + level / limit`). The level of a leaky
 //! bucket is the backlog of requests, which leave one after the other, `window / limit` apart: the next free slot is
 //! `level / limit` from then.
 //!
@@ -66,7 +66,7 @@ impl Level for u128 {
     }
 }
 
-/// Times are ticks; `in_line` selects the leaky bucket.
+/// Times are ticks. `in_line` selects the leaky bucket.
 #[inline]
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
     let decide = if rule.is_wide() { decide_in::<u128> } else { decide_in::<u64> };

@@ -5,7 +5,7 @@
 //! cohort counts for a TTL and that eighth, so a slot that is not renewed counts for at least its TTL, the window.
 //!
 //! A request fits if the slots that count, its cost and its floor are at most `limit`. The stamp is the exact time of
-//! the cohort. A release names the cohort and lowers its count; a cohort that no longer counts releases nothing. A
+//! the cohort. A release names the cohort and lowers its count. A cohort that no longer counts releases nothing. A
 //! renewal moves slots to the current cohort, and takes slots again that the state has lost, even beyond the limit.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
@@ -49,7 +49,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp, state, found }
 }
 
-/// Releases the newest slots first, then takes slots up to twice the limit; a renewal does both, without that bound.
+/// Releases the newest slots first, then takes slots up to twice the limit. A renewal does both, without that bound.
 pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
     let Rule { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
@@ -95,7 +95,7 @@ fn live(cohorts: &[Cohort], time: u64, life: u64) -> &[Cohort] {
     &cohorts[idle..]
 }
 
-/// Returns the time of the cohort whose end frees `enough` slots; `taken` is the last cohort.
+/// Returns the time of the cohort whose end frees `enough` slots. `taken` is the last cohort.
 fn leaves(cohorts: &[Cohort], taken: (u64, u64), enough: u64) -> u64 {
     let mut left = 0;
     let first = cohorts.iter().find(|cohort| {

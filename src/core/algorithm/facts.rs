@@ -1,6 +1,6 @@
 //! Facts about algorithms, for all code in which algorithms differ.
 //!
-//! A fact is a field of [`Facts`]; [`FACTS`] takes fields that it leaves out from the fixed window. Stores, quotas and
+//! A fact is a field of [`Facts`]. [`FACTS`] takes fields that it leaves out from the fixed window. Stores, quotas and
 //! the configuration read facts and never match on [`Algorithm`](super::Algorithm).
 //!
 //! Names, numbers and letters are kept in files and in Redis, and never change once they were released.
@@ -156,7 +156,7 @@ pub(crate) enum Layout {
 }
 
 impl Layout {
-    /// Returns `true` if the state has this layout and is possible in this window; arithmetic on other states is
+    /// Returns `true` if the state has this layout and is possible in this window. Arithmetic on other states is
     /// inexact and may overflow.
     pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
         match state {
@@ -212,7 +212,7 @@ pub(crate) enum Refund {
 /// Other checks that are denied together with a check, until units are refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Checks whose sum of cost and floor is equal or larger, for at least as long; the sums say how much longer.
+    /// Checks whose sum of cost and floor is equal or larger, for at least as long. The sums say how much longer.
     LargerSums,
     /// The same checks, but only an equal sum has the same wait, because longer waits depend on when units were taken.
     SameSum,

@@ -13,7 +13,7 @@
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
 use crate::core::calendar::Window;
 
-/// Times are ticks; `cost` and `floor` are at most [`MOST_UNITS`](super::MOST_UNITS).
+/// Times are ticks. `cost` and `floor` are at most [`MOST_UNITS`](super::MOST_UNITS).
 pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
     let limit = rule.limit;
     let (stamp, end, mut count, found) = current(state, now, rule);

@@ -1,12 +1,12 @@
 //! Rate limiting algorithms: the facts about each, and its arithmetic.
 //!
 //! An algorithm is a row of [facts](Facts) and one file here with pure functions of state, time and cost. The file has
-//! a mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times
+//! a mirror in `lua/` with the same variables and the same order of statements. The two buckets share a file. All times
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
 //! From a [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a floor, each algorithm
 //! computes a [`Step`]: whether the cost fits, the remaining units, the wait, and the next state, which the caller
-//! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact; it results in
+//! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact. It results in
 //! [`Adjusted`].
 //!
 //! | algorithm | counted, at a time | a refund releases |
@@ -22,7 +22,7 @@
 //! A check with a cost fits if the counted units, the cost and the floor are together at most the capacity. In a leaky
 //! bucket, `cost + floor` must be at most the capacity, and the counted units at most `capacity - 1 - floor`.
 //!
-//! A peek (cost 0) always fits. Stores and `core/quota/` call these functions through [`Algorithm`]; all other code in
+//! A peek (cost 0) always fits. Stores and `core/quota/` call these functions through [`Algorithm`]. All other code in
 //! which algorithms differ reads [`Facts`].
 
 mod ban;

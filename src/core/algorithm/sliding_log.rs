@@ -3,7 +3,7 @@
 //! State: the last time seen, and the low 32 bits of the time of each unit, oldest first. Windows are shorter than 2^32
 //! ticks, so the low bits determine the whole time.
 //!
-//! A request fits if the units of the last `window` ticks, its cost and its floor are at most `limit`; a unit stops
+//! A request fits if the units of the last `window` ticks, its cost and its floor are at most `limit`. A unit stops
 //! counting `window` ticks after it was taken. Search is binary, so deciding takes logarithmic time in the units, and
 //! writing linear time. The stamp is the time the units were taken at: a refund removes units of that time.
 //!
@@ -59,7 +59,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     Adjusted { units: refunded + charged, state: state.map(|state| (state, time + window - now)) }
 }
 
-/// The stored log; units are counted from 1, oldest first.
+/// The stored log. Units are counted from 1, oldest first.
 struct Log<'a> {
     last: u64,
     units: Units<'a>,

@@ -6,7 +6,7 @@
 //!
 //! A request fits if that, its cost and its floor are at most `limit`. The count is exact if the requests of the window
 //! before were spread evenly, and off by their unevenness otherwise. Waits are exact for the stored counts, in closed
-//! form. The stamp is the start of the aligned window in which units were taken; they can be refunded in that window
+//! form. The stamp is the start of the aligned window in which units were taken. They can be refunded in that window
 //! and in the next one.
 
 use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step, mul_div, mul_div_ceil};

@@ -14,7 +14,7 @@ use crate::core::calendar::Window;
 /// A level beyond it is split into units and parts.
 pub(crate) const EXACT: u64 = 1 << 52;
 
-/// State of one counter; times are ticks.
+/// State of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Start of a window and its count, or the last time seen and a level: fixed windows, token buckets, leaky buckets.
@@ -106,7 +106,7 @@ pub(crate) struct Rule {
     pub(crate) limit: u64,
     pub(crate) capacity: u64,
     pub(crate) calendar: Option<Window>,
-    /// Slots up to which a request starts without a wait, at least 1; only queues read it.
+    /// Slots up to which a request starts without a wait, at least 1. Only queues read it.
     pub(crate) at_once: u64,
 }
 

@@ -1,7 +1,7 @@
 //! Calendar windows of a quota: hours, days, weeks and months of a time zone.
 //!
 //! The zone is read when a [`Calendar`] is made, and kept as long as the process lives, so decisions read no file.
-//! `zoned.rs` has the arithmetic and keeps the calendars; without the feature `calendar` no calendar can be made.
+//! `zoned.rs` has the arithmetic and keeps the calendars. Without the feature `calendar` no calendar can be made.
 
 #![cfg_attr(not(feature = "calendar"), allow(dead_code, reason = "without the feature no calendar is made"))]
 
@@ -174,7 +174,7 @@ impl Calendar {
         around
     }
 
-    /// Milliseconds; `end_ms` must be the end of a window.
+    /// Milliseconds. `end_ms` must be the end of a window.
     pub(crate) fn length_until(self, end_ms: u64) -> u64 {
         self.window_at(end_ms.saturating_sub(1)).length()
     }

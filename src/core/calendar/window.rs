@@ -53,7 +53,7 @@ impl Unit {
 }
 
 /// Window of a calendar: from `start` until just before `end`, in milliseconds since the Unix epoch. Both are whole
-/// minutes; `start` is 0 if the window began before the epoch.
+/// minutes. `start` is 0 if the window began before the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) start: u64,

@@ -49,7 +49,7 @@ impl Quota {
     /// `limit` units per 24 hours, as a token bucket that holds `limit`.
     ///
     /// After a pause, up to twice the limit passes within a day: see [which algorithm](Self#which-algorithm). Units
-    /// return evenly, not at midnight; for days of a calendar use [`calendar_window`](Self::calendar_window).
+    /// return evenly, not at midnight. For days of a calendar use [`calendar_window`](Self::calendar_window).
     ///
     /// # Panics
     ///
@@ -84,7 +84,7 @@ impl Quota {
         Self::token_bucket(limit, window)
     }
 
-    /// `limit` units in each window; windows are aligned to the Unix epoch.
+    /// `limit` units in each window. Windows are aligned to the Unix epoch.
     ///
     /// Around a boundary up to twice the limit is allowed within one window's length.
     ///

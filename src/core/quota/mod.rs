@@ -10,7 +10,7 @@ use crate::core::calendar::Calendar;
 
 /// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
 ///
-/// Constructors are `const` and panic on values that can never work, so a wrong constant does not compile; each has a
+/// Constructors are `const` and panic on values that can never work, so a wrong constant does not compile. Each has a
 /// `try_` variant that returns an error, for values from a file or a user.
 ///
 /// # Which algorithm
@@ -47,7 +47,7 @@ use crate::core::calendar::Calendar;
 /// window is up to 60 s.
 ///
 /// A bucket keeps its units used when its limit changes. A store may drop them once the limit under which units were
-/// last taken or changed would have replenished them all; a lowered limit does not keep them for longer. A capacity
+/// last taken or changed would have replenished them all. A lowered limit does not keep them for longer. A capacity
 /// below 2^51 / window (26 million a day) counts at most twice its own number of the units that a larger capacity left.
 /// A denial changes nothing, so all of them count again if the limit is raised again.
 ///
@@ -101,7 +101,7 @@ impl Quota {
 
     /// The window; for a concurrency, the TTL of a slot whose process died.
     ///
-    /// Windows of a [`calendar`](Self::calendar) differ in length; this is their usual length, 31 days for a month.
+    /// Windows of a [`calendar`](Self::calendar) differ in length. This is their usual length, 31 days for a month.
     /// [`Outcome::window`](crate::Outcome::window) is the length of the window that counts.
     pub const fn window(&self) -> Duration {
         Duration::from_micros(self.window * self.tick.micros())

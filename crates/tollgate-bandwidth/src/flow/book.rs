@@ -1,7 +1,7 @@
 //! Bookkeeping of a pool: leased units, waiters, and the size of the next lease, without a store or a runtime.
 //!
 //! Lots hold units, one lot for each portion that the store allowed. A caller takes units if enough are free, or waits
-//! in the queue; a new portion is granted from the front of the queue. A grant only reserves units, which leave their
+//! in the queue. A new portion is granted from the front of the queue. A grant only reserves units, which leave their
 //! lots when the grant is claimed, so a waiter that leaves has no units to return.
 //!
 //! Invariants: lots hold exactly the free and the granted units; each lot is refunded once; at most one call is in
@@ -160,7 +160,7 @@ impl Book {
             hold.shorten(wanted);
         }
         if let Some(hold) = self.last().filter(|hold| now < hold.until) {
-            // Until the hold is over the store has no more units than this; they help callers that need no more and
+            // Until the hold is over the store has no more units than this, which help callers that need no more and
             // cannot wait for a portion.
             units = units.min(hold.left(now));
             let (_, front) = self.line.first_key_value()?;

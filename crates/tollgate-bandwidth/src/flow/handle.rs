@@ -42,7 +42,7 @@ use super::pool::{self, Pool};
 ///
 /// A portion that is in flight when its runtime ends, or is held by a process that dies, stays taken.
 ///
-/// A task leases portions, in the runtime of the first waiter; if that runtime ends, in the runtime of the next waiter.
+/// A task leases portions in the runtime of the first waiter, or of the next waiter if that runtime ends.
 /// A handler that blocks its thread may delay flows of its key for as long.
 ///
 /// # Failures
@@ -86,7 +86,7 @@ impl Flow {
     /// key, which count requests. Give messages a separate limiter, or [name](Limiter::only) a policy.
     ///
     /// A denied portion is no strike of a [ban](tollgate::Rule::ban). While the key is banned, no more units are
-    /// leased, and [`decision`](Self::decision) shows the ban; units leased before still pass.
+    /// leased, and [`decision`](Self::decision) shows the ban. Units leased before still pass.
     ///
     /// If rules are replaced, flows follow from their next portion on. A flow keeps the quota of its tier.
     ///

@@ -125,7 +125,7 @@ fn enforced(decision: &Decision) -> impl Iterator<Item = &Outcome> {
     decision.outcomes().iter().filter(|outcome| outcome.mode() == Mode::Enforce)
 }
 
-/// Returns `true` if units return one by one; the units of a window do not, and none do while a key is banned.
+/// Returns `true` if units return one by one. The units of a window do not, and none do while a key is banned.
 fn returns_evenly(outcome: &Outcome) -> bool {
     outcome.quota().algorithm() == Algorithm::TokenBucket && !outcome.is_banned()
 }
@@ -145,7 +145,7 @@ fn chunk_of(quota: &Quota) -> u64 {
     gained(quota, USUAL).clamp(1, (quota.capacity() / 4).clamp(1, CHUNK))
 }
 
-/// Denies a peek that leaves too little for a frame; at most `free` units can be left.
+/// Denies a peek that leaves too little for a frame. At most `free` units can be left.
 pub(crate) fn refuses_frames(outcome: &Outcome, free: u64) -> Option<Outcome> {
     let chunk = chunk_of(outcome.quota()).min((free / 4).max(1));
     let wait = || match chunk {

@@ -5,7 +5,7 @@ use futures::try_join;
 use tokio_postgres::{Error, Statement};
 
 /// Locks ids until the transaction ends, in ascending order of their numbers. The seed is the table's oid, so other
-/// advisory locks are unlikely to have the same numbers; a collision only causes a wait.
+/// advisory locks are unlikely to have the same numbers. A collision only causes a wait.
 const LOCK: &str = "
 SELECT pg_advisory_xact_lock(number) FROM (
   SELECT DISTINCT hashtextextended(id, 'tollgate_states'::regclass::oid::bigint) AS number

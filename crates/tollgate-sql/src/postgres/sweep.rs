@@ -15,7 +15,7 @@ use super::sql::Statements;
 
 const WRITES: usize = 1_000;
 
-/// Rows that one transaction examines; `SWEEP` has the same number.
+/// Rows that one transaction examines. `SWEEP` has the same number.
 const PORTION: i64 = 1_000;
 
 /// Portions of a sweep: 4 rows for each row written, so a process examines more rows than it adds.
@@ -23,7 +23,7 @@ const PORTIONS: usize = 4;
 
 const BOUND: Duration = Duration::from_secs(2);
 
-/// Removes expired rows among the next ones after `$1`; returns the last id examined, and the numbers of rows examined
+/// Removes expired rows among the next ones after `$1`. Returns the last id examined, and the numbers of rows examined
 /// and removed. Skips rows that are locked.
 const SWEEP: &str = "
 WITH portion AS MATERIALIZED (
@@ -47,7 +47,7 @@ pub(crate) struct Sweep {
 
 impl Postgres {
     /// Removes all expired rows, in transactions that examine 1,000 rows each, and returns the number of removed rows.
-    /// A process that writes sweeps automatically; use this for tables that are no longer written to.
+    /// A process that writes sweeps automatically. Use this for tables that are no longer written to.
     ///
     /// # Errors
     ///

@@ -173,7 +173,7 @@ fn buckets() -> Vec<Table> {
     ]
 }
 
-/// Slots live 40 s; a cohort takes slots for 5 s, and counts for 45 s. The time to retry is a guess of 1 s.
+/// Slots live 40 s. A cohort takes slots for 5 s, and counts for 45 s. The time to retry is a guess of 1 s.
 fn slots() -> Vec<Table> {
     vec![table(
         "concurrency",
