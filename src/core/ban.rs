@@ -67,7 +67,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// Where [`try_new`](Self::try_new) returns an error. In a constant it does not compile.
+    /// If [`try_new`](Self::try_new) returns an error. In a constant it does not compile.
     #[track_caller]
     pub const fn new(after: u32, within: Duration, duration: Duration) -> Self {
         match Self::checked(after, within, duration) {
@@ -92,7 +92,7 @@ impl Ban {
     ///
     /// # Panics
     ///
-    /// Where [`try_backoff`](Self::try_backoff) returns an error.
+    /// If [`try_backoff`](Self::try_backoff) returns an error.
     #[track_caller]
     pub fn backoff(self, factor: f64, max: Duration) -> Self {
         built(self.try_backoff(factor, max))

@@ -105,7 +105,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// As [`from_file`](Self::from_file).
+    /// Like [`from_file`](Self::from_file).
     pub fn from_file_without(path: impl AsRef<Path>, tables: &[&str]) -> Result<Self, Error> {
         let path = path.as_ref();
         let name = path.display().to_string();

@@ -39,9 +39,9 @@
 //! A request whose cost is above the capacity is never allowed. If the cost comes from a header, it is 1 without the
 //! header, and at least `min_cost`. A number too large to represent is above any capacity. A cost is ambiguous if the
 //! header is not all digits, or if several lines, or values separated by commas, differ. Such a request is treated like
-//! a request whose key is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers: `missing_key
-//! = "deny"` denies it with 400, and so does a policy with a `ban`. Otherwise all such requests share one counter.
-//! White space around the value of a header is ignored everywhere.
+//! a request whose key is [ambiguous](tollgate::key::Extracted::Ambiguous), at the largest of the numbers:
+//! `missing_key = "deny"` denies it with 400, and so does a policy with a `ban`. Otherwise all such requests share one
+//! counter. White space around the value of a header is ignored everywhere.
 //!
 //! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`, `critical` or
 //! `tiers` read a header, a proxy or layer before this layer must set or remove it.

@@ -20,8 +20,8 @@ const SOURCE: &str = include_str!("../lua/ratio.lua");
 
 /// Reports stay in Redis for four ticks by its clock, even if the store has another
 /// [clock](tollgate::store::RedisStoreBuilder::clock). A report has the store's timeout, and at most a quarter of a
-/// tick. It is a script even if the store calls functions, and its user also needs `+eval +evalsha +hmget +hset
-/// +hincrby +hlen +pexpire`. A dropped report may have been added.
+/// tick. It is a script even if the store calls functions, and its user also needs
+/// `+eval +evalsha +hmget +hset +hincrby +hlen +pexpire`. A dropped report may have been added.
 impl Tally for RedisStore {
     fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
         Box::pin(self::report(self, report))

@@ -136,8 +136,8 @@ impl Throttle {
     /// The most units that can have been left.
     ///
     /// The module divides by whole microseconds, and so reports too many units if the interval is not whole
-    /// microseconds. With `r` reported and the interval `i` in nanoseconds, fewer than `(r + 1) * floor(i / 1000) *
-    /// 1000` nanoseconds were left.
+    /// microseconds. With `r` reported and the interval `i` in nanoseconds, fewer than
+    /// `(r + 1) * floor(i / 1000) * 1000` nanoseconds were left.
     fn remaining(&self, reported: i64) -> u64 {
         let (reported, interval) = (u128::try_from(reported).unwrap_or(0), u128::from(self.interval));
         let most = ((reported + 1) * (interval / 1_000 * 1_000) - 1) / interval;

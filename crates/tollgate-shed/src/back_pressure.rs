@@ -124,7 +124,7 @@ impl BackPressureLayer {
     ///
     /// # Panics
     ///
-    /// Where [`try_new`](Self::try_new) returns an error.
+    /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
     pub fn new(limiter: Limiter, key: Key) -> Self {
         built(Self::try_new(limiter, key))

@@ -78,7 +78,7 @@ impl FleetShedLayer {
     ///
     /// # Panics
     ///
-    /// Where [`try_new`](Self::try_new) returns an error.
+    /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
     pub fn new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Self {
         built(Self::try_new(store, name, quota, reserve))

@@ -1,14 +1,15 @@
 //! Token bucket and leaky bucket: a level that falls by `limit` a tick, in which each unit is `window` parts. A level
 //! is exact for any limit and window, because nothing is divided until a result is rounded.
 //!
-//! State: the last time seen, and the level then. The level of a token bucket is the deficit `(capacity - tokens) *
-//! window`. GCRA is the same algorithm (its theoretical arrival time is `time + level / limit`). The level of a leaky
-//! bucket is the backlog of requests, which leave one after the other, `window / limit` apart: the next free slot is
-//! `level / limit` from then.
+//! State: the last time seen, and the level then. The level of a token bucket is the deficit
+//! `(capacity - tokens) * window`. GCRA is the same algorithm (its theoretical arrival time is `time + level / limit`).
+//! The level of a leaky bucket is the backlog of requests, which leave one after the other, `window / limit` apart: the
+//! next free slot is `level / limit` from then.
 //!
 //! A request fits a token bucket if `level <= (capacity - cost - floor) * window`. In a leaky bucket it starts at the
-//! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and `level <= (capacity - 1 -
-//! floor) * window`, and it is delayed by the level above `(at_once - 1) * window`, which scripts do not need to know.
+//! first free slot, however many it takes: so it fits if `cost + floor <= capacity` and
+//! `level <= (capacity - 1 - floor) * window`, and it is delayed by the level above `(at_once - 1) * window`, which
+//! scripts do not need to know.
 //!
 //! The stamp of a token bucket is the time the units were taken at: a refund releases those that were not refilled
 //! since. The stamp of a leaky bucket is the end of its slots: a refund releases only the last slots in the queue,

@@ -46,10 +46,10 @@ pub(crate) use state::{Adjusted, Adjustment, EXACT, Found, MOST_UNITS, NEVER, Ru
 
 use super::Error;
 
-/// How often slots that are due are renewed. A life has at least two of them.
+/// Interval at which slots are renewed. A TTL has at least two of them.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How units are counted against a [`Quota`](crate::Quota).
+/// The algorithm that counts units against a [`Quota`](crate::Quota).
 ///
 /// It is displayed by the name that it has in files, and parsed from it.
 ///

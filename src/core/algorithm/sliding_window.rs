@@ -1,8 +1,8 @@
 //! Sliding window counter: the count of the aligned window, plus the share of the previous count that the sliding
 //! window still covers.
 //!
-//! State: the last time seen, the count of its window, and the count of the window before. Counted are `floor(previous
-//! * (window - elapsed) / window) + count`.
+//! State: the last time seen, the count of its window, and the count of the window before. Counted are
+//! `floor(previous * (window - elapsed) / window) + count`.
 //!
 //! A request fits if that, its cost and its floor are at most `limit`. The count is exact if the requests of the window
 //! before were spread evenly, and off by their unevenness otherwise. Waits are exact for the stored counts, in closed
@@ -83,9 +83,9 @@ fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Foun
 ///
 /// In closed form: `floor(p * (w - e) / w) <= a` holds from `e = w - ceil((a + 1) * w / p) + 1` on.
 ///
-/// `p` is the previous count, `w` the window, `e` the ticks since its start, and `a` its units that leave space: `room
-/// - count` in this window, or, if the count alone is above `room`, `room` in the next window, whose previous count it
-/// will be.
+/// `p` is the previous count, `w` the window, `e` the ticks since its start, and `a` its units that leave space:
+/// `room - count` in this window, or, if the count alone is above `room`, `room` in the next window, whose previous
+/// count it will be.
 fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
     if count <= room {
         let elapsed = window + 1 - mul_div_ceil(room - count + 1, window, previous);

@@ -116,7 +116,7 @@ impl Calendar {
     ///
     /// # Panics
     ///
-    /// Where [`try_anchor`](Self::try_anchor) returns an error.
+    /// If [`try_anchor`](Self::try_anchor) returns an error.
     #[track_caller]
     pub fn anchor(self, day: u8) -> Self {
         built(self.try_anchor(day))

@@ -202,7 +202,7 @@ impl Outcome {
         Self { remaining, wait_us, ..self.clone() }
     }
 
-    /// Of the `taken` units, `balance` stay taken. If a charge leaves nothing, the wait is the time until the reset, an
+    /// `balance` of the `taken` units stay taken. If a charge leaves nothing, the wait is the time until the reset, an
     /// upper bound, because the exact wait is unknown here.
     pub(crate) fn settled(&self, taken: u64, balance: u64) -> Self {
         if self.is_banned() {

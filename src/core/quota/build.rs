@@ -16,7 +16,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_per_second`](Self::try_per_second) returns an error.
+    /// If [`try_per_second`](Self::try_per_second) returns an error.
     #[track_caller]
     pub const fn per_second(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(1))
@@ -28,7 +28,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_per_minute`](Self::try_per_minute) returns an error.
+    /// If [`try_per_minute`](Self::try_per_minute) returns an error.
     #[track_caller]
     pub const fn per_minute(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(60))
@@ -40,7 +40,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_per_hour`](Self::try_per_hour) returns an error.
+    /// If [`try_per_hour`](Self::try_per_hour) returns an error.
     #[track_caller]
     pub const fn per_hour(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(3_600))
@@ -53,7 +53,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_per_day`](Self::try_per_day) returns an error.
+    /// If [`try_per_day`](Self::try_per_day) returns an error.
     #[track_caller]
     pub const fn per_day(limit: u64) -> Self {
         Self::token_bucket(limit, Duration::from_secs(86_400))
@@ -66,7 +66,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_token_bucket`](Self::try_token_bucket) returns an error.
+    /// If [`try_token_bucket`](Self::try_token_bucket) returns an error.
     #[track_caller]
     pub const fn token_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::TokenBucket, limit, window))
@@ -78,7 +78,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_gcra`](Self::try_gcra) returns an error.
+    /// If [`try_gcra`](Self::try_gcra) returns an error.
     #[track_caller]
     pub const fn gcra(limit: u64, window: Duration) -> Self {
         Self::token_bucket(limit, window)
@@ -90,7 +90,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_fixed_window`](Self::try_fixed_window) returns an error.
+    /// If [`try_fixed_window`](Self::try_fixed_window) returns an error.
     #[track_caller]
     pub const fn fixed_window(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::FixedWindow, limit, window))
@@ -102,7 +102,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_calendar_window`](Self::try_calendar_window) returns an error.
+    /// If [`try_calendar_window`](Self::try_calendar_window) returns an error.
     #[track_caller]
     pub fn calendar_window(limit: u64, calendar: Calendar) -> Self {
         accept(Self::checked_calendar(Algorithm::FixedWindow, limit, calendar))
@@ -112,7 +112,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_sliding_log`](Self::try_sliding_log) returns an error.
+    /// If [`try_sliding_log`](Self::try_sliding_log) returns an error.
     #[track_caller]
     pub const fn sliding_log(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::SlidingLog, limit, window))
@@ -122,7 +122,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
+    /// If [`try_long_sliding_log`](Self::try_long_sliding_log) returns an error.
     #[track_caller]
     pub const fn long_sliding_log(limit: u64, window: Duration) -> Self {
         accept(Self::checked_long(Algorithm::SlidingLog, limit, window))
@@ -132,7 +132,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_sliding_window`](Self::try_sliding_window) returns an error.
+    /// If [`try_sliding_window`](Self::try_sliding_window) returns an error.
     #[track_caller]
     pub const fn sliding_window(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::SlidingWindow, limit, window))
@@ -143,7 +143,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
+    /// If [`try_leaky_bucket`](Self::try_leaky_bucket) returns an error.
     #[track_caller]
     pub const fn leaky_bucket(limit: u64, window: Duration) -> Self {
         accept(Self::checked(Algorithm::LeakyBucket, limit, window))
@@ -161,7 +161,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_concurrency`](Self::try_concurrency) returns an error.
+    /// If [`try_concurrency`](Self::try_concurrency) returns an error.
     #[track_caller]
     pub const fn concurrency(limit: u64) -> Self {
         accept(Self::checked(Algorithm::Concurrency, limit, SLOT_LIFE))
@@ -173,7 +173,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_slot_ttl`](Self::try_slot_ttl) returns an error.
+    /// If [`try_slot_ttl`](Self::try_slot_ttl) returns an error.
     #[track_caller]
     pub const fn slot_ttl(self, life: Duration) -> Self {
         accept(self.checked_life(life))
@@ -186,7 +186,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_max_hold`](Self::try_max_hold) returns an error.
+    /// If [`try_max_hold`](Self::try_max_hold) returns an error.
     #[track_caller]
     pub const fn max_hold(self, longest: Duration) -> Self {
         accept(self.checked_hold(longest))
@@ -200,7 +200,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_queue`](Self::try_queue) returns an error.
+    /// If [`try_queue`](Self::try_queue) returns an error.
     #[track_caller]
     pub const fn queue(self, places: u64) -> Self {
         accept(self.checked_queue(places))
@@ -221,7 +221,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_nodelay`](Self::try_nodelay) returns an error.
+    /// If [`try_nodelay`](Self::try_nodelay) returns an error.
     #[track_caller]
     pub const fn nodelay(self, requests: u64) -> Self {
         accept(self.checked_at_once(requests))
@@ -231,7 +231,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_burst`](Self::try_burst) returns an error.
+    /// If [`try_burst`](Self::try_burst) returns an error.
     #[track_caller]
     pub const fn burst(self, burst: u64) -> Self {
         accept(self.checked_burst(burst))
@@ -247,7 +247,7 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// Where [`try_share`](Self::try_share) returns an error.
+    /// If [`try_share`](Self::try_share) returns an error.
     ///
     /// # Examples
     ///

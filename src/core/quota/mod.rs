@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Layout, Refusal, Rule, State, Step};
 use crate::core::calendar::Calendar;
 
-/// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
+/// A limit for each key: an algorithm, a number of units, and the window in which they may be taken.
 ///
 /// Constructors are `const` and panic on values that can never work, so a wrong constant does not compile. Each has a
 /// `try_` variant that returns an error, for values from a file or a user.

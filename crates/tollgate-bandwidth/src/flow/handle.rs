@@ -195,7 +195,7 @@ impl Flow {
     ///
     /// # Errors
     ///
-    /// As [`acquire`](Self::acquire).
+    /// Like [`acquire`](Self::acquire).
     pub fn poll_acquire(&mut self, cx: &mut Context<'_>, units: u64) -> Poll<Result<(), FlowError>> {
         let want = Want { least: units, most: units, waits: Waits::ForQuota };
         self.poll(cx, want).map_ok(drop)

@@ -26,9 +26,9 @@
 //! 2. The new states; `COMMIT`.
 //!
 //! A denied request takes one round trip, without a wait for its `ROLLBACK`. The locks are in ascending order of their
-//! numbers, so decisions never deadlock, and cover counters that have no row yet. The isolation level is `READ
-//! COMMITTED`, in which each statement has its own snapshot. The snapshot of the states is taken after the locks, so it
-//! includes the commit of the previous owner of the locks.
+//! numbers, so decisions never deadlock, and cover counters that have no row yet. The isolation level is
+//! `READ COMMITTED`, in which each statement has its own snapshot. The snapshot of the states is taken after the locks,
+//! so it includes the commit of the previous owner of the locks.
 //!
 //! If a statement fails, or the server ends the session before COMMIT, the transaction was certainly rolled back, and
 //! the error says so: refunds, charges and releases of slots are tried again. If the connection is lost during COMMIT,
