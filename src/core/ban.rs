@@ -149,7 +149,7 @@ impl Ban {
         Self { verified: true, ..self }
     }
 
-    /// Returns how many strikes begin a ban.
+    /// Returns the number of strikes that begin a ban.
     pub const fn after(&self) -> u32 {
         self.after
     }
@@ -159,12 +159,12 @@ impl Ban {
         Duration::from_millis(self.within)
     }
 
-    /// Returns how long the first ban lasts.
+    /// Returns the duration of the first ban.
     pub const fn duration(&self) -> Duration {
         Duration::from_millis(self.time)
     }
 
-    /// Returns how long a ban lasts at most.
+    /// Returns the longest duration of a ban.
     pub const fn max(&self) -> Duration {
         Duration::from_millis(self.most)
     }

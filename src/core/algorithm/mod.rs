@@ -51,7 +51,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// The algorithm that counts units against a [`Quota`](crate::Quota).
 ///
-/// It is displayed by the name that it has in files, and parsed from it.
+/// It is displayed as its name in files, and parsed from the name.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// A count that starts anew at each multiple of the window since the Unix epoch.
+    /// A count that starts over at each multiple of the window since the Unix epoch.
     ///
     /// Its name in files is `"fixed_window"`.
     FixedWindow,
@@ -74,7 +74,7 @@ pub enum Algorithm {
     ///
     /// Its name in files is `"sliding_log"`.
     SlidingLog,
-    /// The counts of two fixed windows, the older by the share the sliding window still covers.
+    /// The count of a fixed window, plus the share of the previous count that the sliding window still covers.
     ///
     /// Its name in files is `"sliding_window"`.
     SlidingWindow,
@@ -86,12 +86,12 @@ pub enum Algorithm {
     ///
     /// Its name in files is `"leaky_bucket"`.
     LeakyBucket,
-    /// Slots that requests hold while they are served: at most the limit at once. The window is how long a slot outlives
-    /// its process.
+    /// Slots that requests hold while they are served, up to the limit. The window is the TTL of a slot whose process
+    /// died.
     ///
     /// Its name in files is `"concurrency"`.
     Concurrency,
-    /// That of bans, which no quota of a policy has.
+    /// Bans, which no quota of a policy has.
     #[doc(hidden)]
     Ban,
 }
@@ -132,7 +132,7 @@ impl Algorithm {
         Self::Ban,
     ];
 
-    /// Returns the name, as in files: `"token_bucket"`, for example.
+    /// Returns the name in files, such as `"token_bucket"`.
     pub const fn as_str(self) -> &'static str {
         self.facts().name
     }
@@ -157,7 +157,7 @@ impl Algorithm {
             Self::Ban => return 0,
             // A level of twice the capacity is below `EXACT`.
             Self::TokenBucket => (EXACT - 1 - window) / 2 / window,
-            // The same, and below half of it, as the end of a line is a time.
+            // The same, and below half of it, because the end of a queue is a time.
             Self::LeakyBucket => (EXACT - 1) / 4 / window,
         };
         if most < ANY_WINDOW { ANY_WINDOW } else { most }

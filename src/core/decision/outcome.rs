@@ -328,9 +328,9 @@ impl Outcome {
         self.limit.quota.facts().held
     }
 
-    /// Returns how long it takes until all units are available again, if none are taken.
+    /// Returns the time until all units are available again, if none are taken.
     ///
-    /// Of a concurrency, that is if no request renews its slots either.
+    /// For a concurrency, this requires that no request renews its slots.
     pub fn reset_after(&self) -> Duration {
         Duration::from_micros(self.reset_us)
     }

@@ -23,9 +23,9 @@ use self::subject::{Checked, Found, Stop, Subject};
 
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Runs the conformance suite on the stores that a closure makes, and returns what differs.
+/// Runs the conformance suite on the stores that a closure makes, and returns a report of the differences.
 ///
-/// It is [`Conformance`] with its default settings, whose documentation says what is compared.
+/// It uses the default settings of [`Conformance`], which documents the comparison.
 ///
 /// # Examples
 ///
@@ -46,28 +46,27 @@ where
     Conformance::new(make_store).run().await
 }
 
-/// The conformance suite, with settings: what every store must decide, compared with what a store decides.
+/// The conformance suite with its settings: compares the decisions of a store with the required ones.
 ///
 /// - **Tables**: for each algorithm, requests and changes at given times with the exact outcome of each (whether it is
-///   allowed, what remains, when to retry, when all is free, how long it waits in line), by the definitions that
-///   [`Quota`](tollgate::Quota) documents. Requests with several checks are admitted as a whole or not at all, checks in
-///   shadow mode refuse nothing, and refunds, charges and resets change what they should and nothing else. Keys are
-///   banned after the given number of refusals, for as long as they should be.
-/// - **Histories**: some thousand random requests at the edges of quotas and windows, with one check or several, repeated
-///   counters, floors, changed limits, bans, refunds, charges, renewals and resets, each compared field by field with a
-///   [`MemoryStore`](tollgate::MemoryStore) on the same clock. Requests that are told to wait are refused until a tick
-///   before, and admitted then.
-/// - **A crowd**: of requests that are in flight together as many are admitted as fit, and what is refunded, charged and
-///   left adds up.
+///   allowed, the remaining units, the times to retry and to reset, the wait in a queue), by the definitions that
+///   [`Quota`](tollgate::Quota) documents. Requests with several checks are allowed as a whole or not at all, checks in
+///   shadow mode deny nothing, and refunds, charges and resets change exactly the right units. Keys are banned after
+///   the given number of denials, for the right time.
+/// - **Histories**: some thousand random requests at the edges of quotas and windows, with one check or several,
+///   repeated counters, floors, changed limits, bans, refunds, charges, renewals and resets, each compared field by
+///   field with a [`MemoryStore`](tollgate::MemoryStore) on the same clock. Requests with a time to retry are denied
+///   until a tick before that time, and allowed then.
+/// - **A crowd**: as many concurrent requests are allowed as fit, and refunded, charged and remaining units add up.
 ///
 /// # Stores
 ///
-/// The closure is called once for each case and returns an empty store that shares nothing with those before: for a
-/// server, give each a prefix or a database of its own. Its time is that of the clock, which stands still but where a
+/// The closure is called once for each case and returns an empty store that shares nothing with earlier stores: on a
+/// server, use a separate prefix or database for each. The store must use the given clock, which stands still unless a
 /// case sets it; see [`own_clock`](Self::own_clock) for a store that cannot read another clock.
 ///
-/// What a store does not [support](Store::capabilities) is not compared: the report lists these cases. A store may forget
-/// states that have expired by real time, as Redis does; see [`expires_by_clock`](Self::expires_by_clock).
+/// Cases that a store does not [support](Store::capabilities) are left out: the report lists them. A store may drop
+/// states that have expired by real time, like Redis; see [`expires_by_clock`](Self::expires_by_clock).
 ///
 /// Run it in a tokio runtime with several threads (`#[tokio::test(flavor = "multi_thread")]`) to compare requests on
 /// several threads too. In a tokio runtime with timers, a case that takes longer than two minutes is reported as a
@@ -98,23 +97,21 @@ where
 
     /// Declares that states expire by the clock that the store was made with, and never by real time.
     ///
-    /// Then windows of a few microseconds are tested as well: while the clock stands still, a state of theirs must not
-    /// be forgotten.
+    /// Then windows of a few microseconds are tested as well: while the clock stands still, their states must not be
+    /// dropped.
     pub fn expires_by_clock(self) -> Self {
         Self { expires_by_clock: true, ..self }
     }
 
-    /// Declares that the store has a clock of its own, and that the times which it returns may differ by `tolerance`
-    /// from the exact ones.
+    /// Declares that the store has its own clock, and that its times may differ by `tolerance` from the exact ones.
     ///
-    /// Only what needs no other time is compared then: cases stop where they would set the clock, and those are left out
-    /// in which it matters when a window starts. Histories are compared with a
-    /// [`MemoryStore`](tollgate::MemoryStore) on the system's clock.
+    /// Then cases stop where they would set the clock, and cases that depend on the start of a window are left out.
+    /// Histories are compared with a [`MemoryStore`](tollgate::MemoryStore) on the system's clock.
     pub fn own_clock(self, tolerance: Duration) -> Self {
         Self { own_clock: Some(tolerance), ..self }
     }
 
-    /// Runs all cases, one after the other, and returns what differs.
+    /// Runs all cases, one after the other, and returns a report of the differences.
     pub async fn run(&self) -> Report {
         let mut report = Report::default();
         for table in tables::all(!self.expires_by_clock) {
@@ -140,7 +137,7 @@ where
         report
     }
 
-    /// Runs tables for which it matters when windows start, so that only a clock that is set can be compared.
+    /// Runs tables that depend on the start of windows, so they need a clock that can be set.
     async fn at_times(&self, group: &str, tables: Vec<Table>, report: &mut Report) {
         for table in tables {
             let run = async |on: &Subject| match on.clock {
@@ -210,14 +207,14 @@ impl Report {
         self.cases.push(Case { name, compared, differences, stopped });
     }
 
-    /// Returns how many cases passed, those that ran [in part](Self::in_part) included.
+    /// Returns the number of cases that passed, including cases that ran [in part](Self::in_part).
     #[must_use]
     pub fn passed(&self) -> usize {
         let passed = |case: &&Case| case.differences.is_empty() && (case.compared > 0 || case.stopped.is_none());
         self.cases.iter().filter(passed).count()
     }
 
-    /// Returns how many results were compared in all cases.
+    /// Returns the number of results that were compared in all cases.
     #[must_use]
     pub fn compared(&self) -> usize {
         self.cases.iter().map(|case| case.compared).sum()
@@ -228,7 +225,7 @@ impl Report {
         self.stopped(|compared| compared == 0)
     }
 
-    /// Returns the names of the cases that ended early, as what follows cannot be compared, each with the reason.
+    /// Returns the names of the cases that ended early, because the rest cannot be compared, each with the reason.
     pub fn in_part(&self) -> impl Iterator<Item = (&str, &str)> {
         self.stopped(|compared| compared > 0)
     }
@@ -238,17 +235,17 @@ impl Report {
         cases.filter_map(|case| Some((case.name.as_str(), case.stopped.as_deref()?)))
     }
 
-    /// Returns what differs: the name of the case, and what was expected and found.
+    /// Returns the differences: the name of the case, and the expected and found results.
     pub fn differences(&self) -> impl Iterator<Item = (&str, &str)> {
         let cases = self.cases.iter();
         cases.flat_map(|case| case.differences.iter().map(move |one| (case.name.as_str(), one.as_str())))
     }
 
-    /// Panics if anything differs, or if no case could run.
+    /// Asserts that nothing differs, and that some case could run.
     ///
     /// # Panics
     ///
-    /// With this report as text.
+    /// If a result differs, or no case could run, with this report as the message.
     #[track_caller]
     pub fn assert_passed(&self) {
         assert!(self.differences().next().is_none() && self.passed() > 0, "the store does not conform\n{self}");
