@@ -1,8 +1,8 @@
-//! The gate: what every service of one layer shares.
+//! State that every service of one layer shares.
 //!
-//! A gate holds the limits (the rules and the store, which do not depend on HTTP) and what belongs to the same policies
-//! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
-//! that a request never sees the rules of one configuration and the headers of another.
+//! It holds the limits (the rules and the store, which do not depend on HTTP) and their HTTP side: extractors, options
+//! and responses of the same policies. Both are published as one value, which is swapped as a whole, so that a request
+//! never sees the rules of one configuration and the headers of another.
 
 use std::sync::Arc;
 
@@ -20,42 +20,36 @@ use crate::limiter::{InForce, Limits, has_units};
 use crate::store::{SharedStore, StoreDecision};
 use crate::telemetry::PolicyTelemetry;
 
-/// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
+/// Each request loads it once, and ends with it, even if policies are replaced.
 pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
 
-/// May refuse what the store admits.
 pub(crate) type Refuses = dyn Fn(&StoreDecision) -> Option<Decision> + Send + Sync;
 
-/// Limits and what belongs to them over HTTP. Clones share the counters and the health of the store.
+/// Clones share the counters and the health of the store.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
 pub(crate) struct Gate {
     pub(crate) limits: Arc<Limits>,
-    /// The policies, in the order in which they were added: the rule at each place of `limits` is that of the policy
-    /// at the same place.
+    /// In the order in which they were added, which is also the order of the rules in `limits`.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// Extracts the client's address: its settings are those of each policy that has none of its own.
+    /// Extracts the client's address, and fills the settings that a policy leaves open.
     #[cfg(feature = "axum")]
     pub(crate) client: ClientIp,
-    /// Whether no policy has anything to settle with a response, unless it delays a request.
+    /// `true` if no policy settles anything with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
-    /// Whether a policy's count depends on what layers inside refuse.
+    /// `true` if a policy's count depends on denials by inner layers.
     pub(crate) awaits_refusals: bool,
-    /// Whether some policy is metered, so that the real cost of a request is charged.
     pub(crate) is_metered: bool,
-    /// Whether requests have a handle.
     pub(crate) has_handles: bool,
-    /// What the policies count, unless it is requests.
+    /// Counted unit, unless it is requests.
     pub(crate) unit: Option<&'static str>,
     pub(crate) refuses: Option<Arc<Refuses>>,
-    /// Limits how often `key_unknown` is logged.
+    /// Rate limit of the `key_unknown` log line.
     pub(crate) unknown_keys: Arc<Lines>,
-    /// Observe which requests the policies do not count, in their order.
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    /// Limit how often refusals are logged, and those of policies in shadow mode.
+    /// Rate limits of the log lines of denials, and of denials in shadow mode.
     pub(crate) refusals: Arc<[Lines; 2]>,
-    /// Whether refusals are logged that are not those of shadow mode.
     pub(crate) logs_refusals: bool,
 }
 
@@ -80,7 +74,7 @@ impl Gate {
         }
     }
 
-    /// Sets the policies, which must have been [accepted](Self::accepts).
+    /// The policies must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         let policies: Vec<Policy> = policies.into_iter().map(Policy::interned).collect();
         Arc::make_mut(&mut self.limits)
@@ -93,12 +87,10 @@ impl Gate {
         self.policies = policies;
     }
 
-    /// Returns the policies with the settings of this layer's client.
+    /// Fills the policies' settings from the layer's client.
     ///
-    /// # Errors
-    ///
-    /// If one of them contradicts these, is not [valid](Policy::validate), or does not count what the layer counts, two have
-    /// one name, or the store does not support one.
+    /// Fails if one of them contradicts these, is not [valid](Policy::validate), or counts another unit than the layer,
+    /// if two have one name, or if the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         self.client.check()?;
@@ -115,11 +107,11 @@ impl Gate {
         refuses(decided).filter(|decision| !decision.is_allowed())
     }
 
-    /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response
-    /// that the request was refused: one that says so, or one whose handle the request has (`has_outer`).
+    /// Marks the response if an outer layer may await the denial: by a request extension, or by its handle
+    /// (`has_outer`).
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
-            // Clients that are counted as their proxy are refused together.
+            // Warned here because clients that are counted as their proxy are denied together.
             Policy::warn_of_proxy(&self.policies, parts);
         }
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
@@ -130,11 +122,8 @@ impl Gate {
     }
 }
 
-/// Returns a policy that counts in this unit; without one, requests.
-///
-/// # Errors
-///
-/// If it cannot, or is one of a layer that counts something else: here it would limit nothing.
+/// Fails if the policy cannot count in `unit`, or belongs to a layer with another unit, because it would limit nothing
+/// here.
 fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error> {
     let fault = |text: &str| Err(Error::invalid(format!("policy {:?}: {text}", policy.name())));
     let Some(unit) = unit else {

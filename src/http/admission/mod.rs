@@ -1,11 +1,10 @@
-//! Admission: whether a request is admitted, by one decision over all policies that apply to it.
+//! Admission of a request, by one decision over all policies that apply to it.
 //!
-//! The head of a request comes in. Each policy is [resolved](Resolved): it does not apply, refuses the request by its
-//! key, is a check, or has a key or a quota to look up first. The first refusal ends it. The checks then go to the
-//! store as one call, and an [`Admitted`] request or a [`Refusal`] comes out.
+//! Each policy is [resolved](Resolved): it does not apply, denies the request by its key, is a check, or has a key or a
+//! quota to look up first. The first denial ends it. The checks then go to the store as one call.
 //!
-//! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
-//! costs no lookup. And nothing is taken before all lookups have finished.
+//! Nothing is looked up before all policies have been resolved by the head alone, so a request that a later policy
+//! denies costs no lookup. Nothing is taken before all lookups have finished.
 
 mod judge;
 mod resolved;
@@ -28,31 +27,23 @@ use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
-/// The admitted request, or the reason for which it is not admitted.
-///
-/// A refused request has nothing to settle. The account of an admitted one settles what it took, whatever becomes of
-/// the request.
+/// Allowed request, whose account settles what it took, or the refusal, which has nothing to settle.
 pub(crate) type Verdict = Result<Admitted, Refusal>;
 
-/// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
-    /// The verdict is known; `None` once it was returned.
+    /// `None` once it was returned.
     Known(Option<Verdict>),
-    /// The store decides, within the layer's timeout.
+    /// The store decides, within the layer's timeout. Dropped, the store may still take the units, and they stay taken.
     ///
-    /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
-    /// store may still take the units, and they stay taken.
+    /// `places` are the indexes of the policies in the decision. `timer` runs since the call.
     Deciding { call: Call, places: Places, timer: Timer },
-    /// Keys or quotas are looked up, and then the store decides, both within one timeout.
-    ///
-    /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
+    /// Lookups, and then the store, within one timeout. Dropped during lookups, nothing is taken, and the lookups
+    /// continue.
     Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
 }
 
 impl Admission {
-    /// Begins to decide on a request. A store that decides at once makes the verdict known here.
-    ///
-    /// What `outside` decided, which is a clone of the layer, is not decided again.
+    /// Begins to decide. A clone of the layer outside is not decided again.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
         let lacking = match resolve(gate, parts, outside, &mut plan) {
@@ -98,7 +89,7 @@ impl Admission {
         }))
     }
 
-    /// Polls for the verdict; `gate` is that of the request's beginning.
+    /// `gate` is the request's own.
     ///
     /// # Panics
     ///
@@ -119,8 +110,7 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
 
-/// Resolves all policies by the head of a request, into the plan, but those that have counted it `outside`; returns the
-/// refusal of the first that refuses.
+/// Resolves all policies by the head of a request, except those already counted `outside`. Stops at the first denial.
 fn resolve(
     gate: &Arc<Gate>,
     parts: &Parts,
@@ -154,17 +144,15 @@ fn resolve(
     Ok(lacking)
 }
 
-/// Whether a request lacks the key of a policy, so that perhaps nothing limits it.
+/// The keys that a request lacks, so that perhaps nothing limits it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lacking {
-    /// The first policy whose key it lacks, unless that is said to be meant.
+    /// First policy whose key is missing, unless this is declared as intended.
     policy: Option<usize>,
-    /// A layer outside limits it, or the client is on an allow list.
     is_limited: bool,
 }
 
 impl Lacking {
-    /// Adds why the policy at a place does not count the request, and counts that.
     fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
         if let Some(reason) = skip.reason() {
             gate.skips[place].skipped(reason);
@@ -175,8 +163,8 @@ impl Lacking {
         }
     }
 
-    /// Warns if no policy counts the request. A look at a ban limits nothing, nor does shadow mode, unless the policy is
-    /// in it as well.
+    /// Warns if no policy counts the request. A peek at a ban limits nothing, nor does shadow mode, unless the policy
+    /// is in it as well.
     fn warn_unless_limited(self, gate: &Gate, checks: &[Check]) {
         let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();
@@ -209,7 +197,7 @@ impl PendingCheck for PendingPolicy {
                 }
             };
             match resolved {
-                // A key may be followed by a quota.
+                // After a key, its quota may have to be looked up.
                 Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
                 Resolved::Check(check) => {
                     self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
@@ -226,7 +214,6 @@ impl PendingCheck for PendingPolicy {
     }
 }
 
-/// Counts a refusal that came before the store decided, and returns it.
 fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
         gate.limits.telemetry.undecided(reason);
@@ -234,7 +221,6 @@ fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
     refusal
 }
 
-/// Returns the verdict of a decision, after counting and logging it.
 fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<StoreDecision, Error>) -> Verdict {
     let mut decided = match decided {
         Ok(decided) => decided,
@@ -244,7 +230,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
         }
     };
     if let Some(refused) = gate.refusal_of(&decided) {
-        // A request of a layer that counts in units takes nothing.
+        // A request of a layer that counts other units takes nothing.
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));

@@ -1,7 +1,7 @@
-//! The values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
+//! Values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
 //!
-//! Both are Lists of structured fields (RFC 9651). The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
-//! makes where the draft leaves them open.
+//! Both are Lists of structured fields (RFC 9651). The formulas are from draft-ietf-httpapi-ratelimit-headers-11, with
+//! this crate's choices where the draft leaves them open.
 
 use std::time::Duration;
 
@@ -11,17 +11,16 @@ use smallvec::SmallVec;
 
 use crate::core::{Digits, Outcome, Quota};
 
-/// The unit of a quota whose units are slots.
+/// Unit of a quota that counts slots.
 pub(super) const AT_ONCE: &str = "concurrent-requests";
 
-/// A field while it is written: a List of quoted names with parameters, mostly Integers.
+/// List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct ListField {
     bytes: SmallVec<[u8; 128]>,
 }
 
 impl ListField {
-    /// Adds a policy to `RateLimit-Policy`, perhaps in another unit than requests.
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, unit: Option<&str>) {
         self.member(name);
         self.parameter(b'q', q);
@@ -35,7 +34,7 @@ impl ListField {
         }
     }
 
-    /// Adds an outcome to `RateLimit`, with `later` seconds of jitter in its `t`.
+    /// `later` is jitter in seconds, added to `t`.
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
         let (r, t) = left(outcome, advertised);
         self.member(outcome.policy());
@@ -45,7 +44,6 @@ impl ListField {
         }
     }
 
-    /// Returns the value, unless the list is empty.
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
         (!value.is_empty()).then_some(value)
@@ -66,10 +64,10 @@ impl ListField {
     }
 }
 
-/// The largest Integer of a structured field (RFC 9651 §3.3.1).
+/// Largest Integer of a structured field (RFC 9651 §3.3.1).
 pub(crate) const LARGEST: u64 = 999_999_999_999_999;
 
-/// A quota as it is advertised: `q` units in `w` seconds, or at once if there is no `w`.
+/// Advertised quota: `q` units in `w` seconds, or at once without `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertised {
     pub(crate) q: u64,
@@ -80,13 +78,13 @@ impl Advertised {
     /// Returns the shortest whole number of seconds in which the capacity is refilled, and the units refilled by then.
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
-    /// more than the limit. Slots have no window.
-    /// Of a calendar it is the usual length of its windows: see [`of_outcome`](Self::of_outcome).
+    /// more than the limit. Slots have no window. A calendar has the usual length of its windows: see
+    /// [`of_outcome`](Self::of_outcome).
     pub(crate) fn of(quota: &Quota) -> Self {
         Self::over(quota, quota.window())
     }
 
-    /// Returns the same for an outcome: of a calendar, the length of the very window that counts.
+    /// A calendar has the length of the very window that counts.
     pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
         Self::over(outcome.quota(), outcome.window())
     }
@@ -112,17 +110,16 @@ fn clamp(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
 }
 
-/// Returns whole seconds, rounded up, at most [`LARGEST`].
+/// Rounds up, to at most [`LARGEST`].
 pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
 }
 
-/// Returns the parameters of a member of `RateLimit`, for an outcome of a quota that is advertised as `q` and `w`: `r`, the
-/// units left, and `t`, the seconds that these have to last, or until units are left; no `t` if no wait changes `r`, or it
-/// is not known when slots are free.
+/// Returns `r`, the units left, and `t` in seconds. No `t` if no wait changes `r`, or it is not known when slots are
+/// free.
 ///
-/// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of the
-/// quota, or the time until the window ends, if that is longer.
+/// If nothing is left, or the request is denied, `t` is its wait. Otherwise it is how long `r` units last at the rate
+/// of the quota, or the time until the window ends, if that is longer.
 fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>) {
     let r = outcome.remaining().min(q);
     let Some(w) = w else { return (r, None) };
@@ -133,13 +130,12 @@ fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>
         Some(product) => product.div_ceil(q),
         None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
     };
-    // It is none for algorithms that refill bit by bit.
+    // `None` for algorithms that refill bit by bit.
     let window_end = outcome.quota().window_end(outcome.reset_after());
     (r, Some(window_end.map_or(refilled, |end| refilled.max(whole_seconds(end)))))
 }
 
-/// Returns the units that are not left, where `left` are: of the capacity, as a bucket with a burst below the limit
-/// never holds more.
+/// Returns the units of the capacity that are not left, because a bucket with a burst below the limit never holds more.
 pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
     let Advertised { q, .. } = Advertised::of(outcome.quota());
     outcome.quota().capacity().min(q).saturating_sub(left)

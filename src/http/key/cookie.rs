@@ -1,9 +1,9 @@
-//! Extracts the value of a cookie.
+//! Value of a cookie.
 //!
 //! Servers differ in how they read cookies, which RFC 6265 leaves free: which of several they take, whether they decode
-//! names and values, what they drop as malformed: a pair, or a whole line that is not ASCII. The key is a value only
-//! where all of them read that one; otherwise it is ambiguous, so that a client cannot be counted by one value and served
-//! by another.
+//! names and values, what they drop as malformed (a pair, or a whole line that is not ASCII). The key is a value only
+//! if all of them read that value. Otherwise it is ambiguous, so that a client cannot be counted by one value and
+//! served by another.
 
 use std::borrow::Cow;
 
@@ -23,21 +23,19 @@ pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a P
     value.map(|value| value.ok_or(Ambiguous)).transpose()
 }
 
-/// A pair that some server may read as the wanted cookie.
+/// Pair that some server may read as the wanted cookie.
 struct Found<'a> {
-    /// The value in normal form; `None` if servers read it in different ways.
+    /// In normal form. `None` if servers read it in different ways.
     value: Option<Cow<'a, [u8]>>,
-    /// The value as it was sent; `None` if there is only the name.
+    /// As sent. `None` if there is only the name.
     raw: Option<&'a [u8]>,
-    /// Whether the name is written as it is, without percent-encoding or tabs around it.
+    /// `true` if the name has neither percent-encoding nor tabs around it.
     has_name: bool,
-    /// The line of the header that it is in.
     line: &'a [u8],
 }
 
-/// Returns the cookies of a name, percent-encoded or not, in all lines: HTTP/2 splits the header into several.
-///
-/// The `cookie` crate parses text only, so one cookie that is not UTF-8 would hide the others of its line.
+/// Returns the cookies of a name in all lines, because HTTP/2 splits the header. The `cookie` crate parses text only,
+/// so one cookie that is not UTF-8 would hide the others of its line.
 fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');
@@ -59,8 +57,7 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Whether all servers see it: those that compare names without decoding them, those that drop values with bytes
-    /// that RFC 6265 forbids, and those that drop lines that are not text, or values that do not decode to text.
+    /// Returns `true` if all servers see it, however they compare names and drop malformed values or lines.
     fn is_seen_by_all(&self) -> bool {
         let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
         let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
@@ -70,8 +67,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Returns the normal form of a value, which does not depend on what is removed first: quotes, white space or
-/// percent-encoding.
+/// Returns the form that does not depend on the order in which quotes, white space and percent-encoding are removed.
 fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     // Some servers trim white space of any script.
     str::from_utf8(raw).ok().filter(|text| text.trim() == *text)?;
@@ -91,8 +87,7 @@ fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
-/// not.
+/// Strips all white space and quotes around a decoded value, because some may have been encoded, and others not.
 pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     loop {
         let inner = unquoted(decoded.trim_ascii()).trim_ascii();

@@ -1,9 +1,9 @@
-//! Which proxies are trusted, and the hops that they list in headers, the nearest first.
+//! Trusted proxies, and the hops that they list in headers, the nearest first.
 //!
-//! Whatever a client sends is to the left of what proxies append. So lines are read from their right end, as bytes,
-//! and only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of
-//! it. No crate reads these headers like that: `forwarded-header-value` refuses a whole line for one malformed hop,
-//! and `rfc7239` splits at commas within quotes.
+//! Text from the client is to the left of what proxies append. So lines are read from their right end, as bytes, and
+//! only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of it. No
+//! crate reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and
+//! `rfc7239` splits at commas within quotes.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,16 +13,15 @@ use ipnet::{IpNet, Ipv6Net};
 
 use super::ip::canonical;
 
-/// The shortest prefixes of networks that may be somebody's own: 10.0.0.0/8, and an allocation of IPv6 addresses.
+/// Shortest prefixes of networks that may belong to one operator: 10.0.0.0/8, and an allocation of IPv6 addresses.
 const LARGEST_V4: u8 = 8;
 const LARGEST_V6: u8 = 16;
 
-/// The proxies whose headers count.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
-    /// The proxies in these networks, at least one, which share no address and are sorted.
+    /// At least one network, sorted. No two share an address.
     Nets(Vec<IpNet>),
-    /// This many proxies, counted from the peer.
+    /// Counted from the peer.
     Hops(usize),
 }
 
@@ -34,8 +33,7 @@ impl Trust {
         if nets.is_empty() { Trust::Hops(0) } else { Trust::Nets(nets) }
     }
 
-    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
-    /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
+    /// Returns `true` if clients anywhere may be among the proxies. Many smaller public networks are not noticed.
     pub(super) fn is_of_anyone(&self) -> bool {
         // Public addresses are from `2000::/3`.
         let is_public = |net: &Ipv6Net| net.prefix_len() < 3 || net.network().segments()[0] >> 13 == 1;
@@ -48,7 +46,7 @@ impl Trust {
         }
     }
 
-    /// Whether the proxy at `address` is trusted, after `passed` others.
+    /// Returns `true` if the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
             Trust::Hops(trusted) => passed < *trusted,
@@ -62,13 +60,13 @@ impl Trust {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The longest chain of proxies that is read; elements of a list count even if they are empty.
+/// Longest chain of proxies. Empty elements of a list count.
 const MOST_HOPS: usize = 64;
 
-/// The longest hop that is read, in bytes: enough for all parameters of `Forwarded`.
+/// In bytes: enough for all parameters of `Forwarded`.
 const LONGEST_HOP: usize = 1024;
 
-/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
+/// Header to read. Only one, because a client can send any header that a proxy does not overwrite.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ForwardHeader {
     XForwardedFor,
@@ -78,7 +76,7 @@ pub(super) enum ForwardHeader {
 }
 
 impl ForwardHeader {
-    /// Returns the hops that proxies list; `None` is one that is malformed, or hides its address.
+    /// `None` is a hop that is malformed, or hides its address.
     pub(super) fn hops<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
         let (name, is_list) = match self {
             Self::XForwardedFor => (&X_FORWARDED_FOR, true),
@@ -96,7 +94,7 @@ impl ForwardHeader {
             .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
 
-    /// Returns the elements of a line, the right-most first; `None` is one that is too long, and the last.
+    /// Returns the elements of a line, the right-most first. `None` is too long, and the last.
     fn elements<'a>(&'a self, line: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
         let mut left = Some(line);
         iter::from_fn(move || {
@@ -110,7 +108,6 @@ impl ForwardHeader {
         })
     }
 
-    /// Returns where the last element of a list begins.
     fn last_comma(&self, text: &[u8]) -> Option<usize> {
         match self {
             Self::XForwardedFor => text.iter().rposition(|byte| *byte == b','),
@@ -125,9 +122,9 @@ impl ForwardHeader {
     }
 }
 
-/// Finds the last comma that is not in a quoted string. From the right a quote is escaped by what is before it.
+/// From the right, a quote is escaped by an odd number of backslashes before it.
 fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
-    // By an odd number of backslashes before it.
+    // An odd number of backslashes escapes the quote.
     let is_escaped = |at: usize| text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().rev() {
@@ -140,12 +137,10 @@ fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The characters allowed between two parameters, besides one semicolon.
+/// Allowed between two parameters, with one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
 /// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.
-///
-/// `unknown` and obfuscated names are not addresses.
 fn forwarded_address(hop: &str) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = hop.trim_matches(BETWEEN);
@@ -172,13 +167,12 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     (separated && named).then_some((name, value, after))
 }
 
-/// Splits after a value without quotes.
 fn plain(text: &str) -> Option<(&str, &str)> {
     let (value, rest) = text.split_at(text.find(BETWEEN).unwrap_or(text.len()));
     (!value.contains('"')).then_some((value, rest))
 }
 
-/// Splits at the closing quote. Escapes are not resolved: an address has none.
+/// Escapes are not resolved, because an address has none.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -207,13 +201,13 @@ fn v4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// Parses an IPv6 address. Its zone (`%eth0`) is dropped: it has a meaning only on the proxy's own host.
+/// Drops the zone (`%eth0`), because it has a meaning only on the proxy's own host.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = text.split_once('%').map_or(text, |(address, _zone)| address);
     address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
-/// Whether this is a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
+/// Matches a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(name) => {

@@ -1,8 +1,8 @@
-//! What is wrong with a policy: errors when a layer is built, and warnings by the first request that shows the cause.
+//! Errors of a policy when a layer is built, and warnings by the first request that shows the cause.
 //!
-//! A policy that limits nothing, or refuses all, is an error. One that does not do what it seems to is a warning, once for
-//! each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a
-//! header, and none changes what is admitted.
+//! A policy that limits nothing, or denies all, is an error. A policy that does not do what it seems to is a warning,
+//! once for each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the
+//! value of a header, and none changes what is allowed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,11 +19,7 @@ use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {
-    /// Checks that the policy can do what it is for. Lists of clients may be computed, and have nobody at times.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot; the message names the policy, and what to change.
+    /// Fails if the policy cannot do what it is for. Lists of clients may be computed, and empty at times.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
         let fault = fault.or_else(|| self.options.scope.fault());
@@ -38,7 +34,7 @@ impl Policy {
         is_settled.then(|| format!("its slots are released at the end of each request: leave out {option}"))
     }
 
-    /// Clients must not be able to have others banned.
+    /// Clients must not be able to get others banned.
     fn ban_fault(&self) -> Option<String> {
         let ban = self.rule.banning()?;
         let text = match self.info.bannable {
@@ -60,8 +56,8 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// The quota must hold what a request costs, a request must cost something unless others are refused for another reason,
-    /// and some responses must count. Closures and tiers may change the cost.
+    /// The quota must hold a request's cost. The cost must not be 0 unless requests are denied for another reason. Some
+    /// responses must count.
     fn cost_fault(&self) -> Option<String> {
         let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
         let is_fixed = cost_by.is_none() && unit.is_none();
@@ -86,7 +82,6 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// Each entry of a list must match some request.
     fn list_fault(&self) -> Option<String> {
         let lists = [("allow", &self.options.allow), ("deny", &self.options.deny)];
         let (what, (place, why)) =
@@ -95,26 +90,23 @@ impl Policy {
     }
 }
 
-/// What was warned of a policy.
 #[derive(Debug, Default)]
 pub(super) struct Warned {
     key: AtomicBool,
     peer: AtomicBool,
     proxy: AtomicBool,
     route: AtomicBool,
-    /// Whether a request had a route where the layer is.
     had_route: AtomicBool,
 }
 
 impl Policy {
-    /// Returns the policy in place of the one among `before` with its name and kind of key: it repeats no warning.
+    /// Replaces the policy in `before` with its name and kind of key, and repeats no warning.
     pub(crate) fn continuing(self, before: &[Self]) -> Self {
         let is_same = |other: &&Self| other.name() == self.name() && other.info().kind == self.info().kind;
         let warned = before.iter().find(is_same).map(|other| Arc::clone(&other.warned));
         Self { warned: warned.unwrap_or(self.warned), ..self }
     }
 
-    /// Warns that a request lacks the key of this policy, and no policy limits it.
     #[cold]
     pub(crate) fn warn_of_no_key(&self) {
         if !is_first(&self.warned.key) {
@@ -124,7 +116,7 @@ impl Policy {
         tracing::warn!(code = "TG001", policy = self.name(), set_by, "request has no key and no limit");
     }
 
-    /// Warns if a request lacks the key as the server does not know the address of its peer.
+    /// Warns if the key is missing because the server does not know the peer's address.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
         let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
@@ -151,8 +143,8 @@ impl Policy {
         }
     }
 
-    /// Warns if a route of the policy, which does not apply to a request, is the path of that request. Within
-    /// `Router::nest` that may be the route of another one of the policies.
+    /// Warns if a route of the policy, which does not apply, is the path of the request. Within `Router::nest` that may
+    /// be the route of another policy.
     pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
         let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
             return;
@@ -162,7 +154,7 @@ impl Policy {
             return;
         };
         let mut others = policies.iter().filter_map(|policy| policy.options.scope.routes.as_ref());
-        // A path that no route matches, where others do, may be any that clients try.
+        // Clients may try any path that no route matches.
         let is_unknown = matched.is_none() && self.warned.had_route.load(Relaxed);
         if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;
@@ -174,7 +166,6 @@ impl Policy {
         }
     }
 
-    /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
         let had_route = self.warned.had_route.load(Relaxed);
         if !had_route && self.matched(parts).is_none() && is_first(&self.warned.route) {

@@ -1,9 +1,9 @@
-//! The future of a response, as a state machine.
+//! Response future, a state machine.
 //!
 //! A request goes through *admitting* (keys and quotas are looked up, the store decides), for a leaky bucket *queueing*
-//! (it waits for its turn, and then until the inner service is ready again), then *calling* and, if the
-//! client's next request may depend on it, *settling* (the response waits for the store). A store that decides at once
-//! and a request without delay begin in *calling*: that path has no allocation of its own.
+//! (it waits in the queue, and then until the inner service is ready again), then *calling* and, if the client's next
+//! request may depend on it, *settling* (the response waits for the store). A request without delay begins in *calling*
+//! if the store decides at once: that path does not allocate.
 
 use std::fmt;
 use std::future::Future;
@@ -26,9 +26,9 @@ use crate::http::gate::Gate;
 use crate::http::response::Refusal;
 
 pin_project! {
-    /// The future of a [`RateLimit`](crate::RateLimit) service's response.
+    /// Future of a [`RateLimit`](crate::RateLimit) service's response.
     ///
-    /// It resolves to the inner service's response with the headers of the limits, to a refusal, or to the inner
+    /// It resolves to the inner service's response with the headers of the limits, to a denial, or to the inner
     /// service's error. With [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have the
     /// [`Decision`](crate::Decision) in their extensions. A queued request needs a tokio runtime with timers enabled.
     ///
@@ -38,7 +38,7 @@ pin_project! {
     ///
     /// # Cancellation
     ///
-    /// Dropping it is safe at any point. Units of an admitted request stay taken, unless a policy
+    /// Dropping it is safe at any point. Units of an allowed request stay taken, unless a policy
     /// [refunds](crate::Policy::refund_dropped) them. The place of a request that waits in the queue of a leaky bucket
     /// is refunded if no other request has queued behind it.
     #[must_use = "futures do nothing unless polled"]
@@ -53,13 +53,12 @@ pin_project! {
 
 pin_project! {
     #[project = StateProjection]
-    // What is in an `Option` is taken once, on the way to the next state.
+    // Each `Option` is taken once, on the way to the next state.
     enum State<S, Q, F, A> {
-        /// Waits for the decision; the inner service is ready.
+        /// The inner service is ready.
         Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
-        /// Waits for the request's turn in a leaky bucket, and then until the inner service is ready again.
+        /// Waits in a leaky bucket, and then until the inner service is ready again.
         Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },
-        /// Waits for the inner service.
         Calling { #[pin] future: F, admitted: Option<Admitted> },
         /// Waits for the store to settle the request, within the layer's timeout.
         Settling { waiting: Option<Waiting<A>> },
@@ -70,13 +69,13 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Creates the future of a request whose admission has begun; `inner` has been polled ready.
+    /// `inner` has been polled ready.
     pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
         let state = State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
         Self { state }
     }
 
-    /// Calls the inner service, which has been polled ready, with an admitted request.
+    /// `inner` has been polled ready.
     #[inline]
     pub(crate) fn calling(inner: &mut S, request: Request<B>, admitted: Admitted) -> Self {
         Self { state: State::calling(inner, request, admitted) }
@@ -93,8 +92,7 @@ where
         State::Calling { future: inner.call(request), admitted: Some(admitted) }
     }
 
-    /// Waits for the request's turn. The inner service is not kept ready meanwhile, as that may hold a permit that
-    /// others need: a clone of it is polled ready afterwards.
+    /// Waits in the queue. A clone of `inner` is polled ready afterwards, because a ready service may hold a permit.
     fn queueing(inner: S, request: Request<B>, account: Account) -> Self
     where
         S: Clone,
@@ -106,16 +104,13 @@ where
     }
 }
 
-/// What the inner service returned.
 type Returned<R, E> = Result<Response<R>, E>;
 
-/// The same, as it leaves the layer.
 type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
 
-/// What the inner service returned, while its request is being settled.
 type Waiting<A> = (InTime, Box<(A, Account)>);
 
-/// Settles a request: breaks with its response, or continues with one that has to wait for the store.
+/// Breaks with the response, or continues with one that has to wait for the store.
 #[inline]
 fn finish<R, E>(
     returned: Returned<R, E>,
@@ -149,13 +144,12 @@ where
     }
 }
 
-/// Returns the response to a request that is not admitted.
 fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
 where
     B: Body + Send + 'static,
 {
     let (parts, body) = request.into_parts();
-    // By a handle of a layer outside, a check may await the refusal that is made later.
+    // A check by an outer layer's handle may await a denial that is made later.
     let has_outer = parts.extensions.get::<RateLimitHandle>().is_some();
     let mut response = gate.refuse(refusal, &parts, has_outer);
     gate.responses.drain.start(&parts, body, response.headers_mut());
@@ -214,7 +208,7 @@ where
                 }
                 StateProjection::Settling { waiting } => {
                     if let Some((settled, _)) = waiting {
-                        // If the store does not reply within the budget, headers show what follows from the changes.
+                        // If the store does not reply within the timeout, headers show what follows from the changes.
                         let _ = ready!(settled.as_mut().poll(cx));
                     }
                     let (_, returned) = waiting.take().expect("a response comes once");

@@ -1,4 +1,4 @@
-//! Cached lookups: one in flight for each key, a fixed number of all, each with a timeout.
+//! Cached lookups: one in flight for each key, a bounded number in all, each with a timeout.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -17,32 +17,29 @@ use super::{Lookup, RawValues};
 use crate::core::error::{Kind, chain};
 use crate::core::{Error, Key, Lines, MaybeFuture};
 
-/// How long a failed lookup is cached: a database should be queried again soon, but not by each request.
+/// TTL of failures: a database should be queried again soon, but not by each request.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// How long an empty result is cached, unless results are cached for less: a client that signs up should not wait for
-/// long.
+/// TTL of empty results, unless results have a shorter one: a client that signs up should not wait for long.
 const NOTHING_FOR: Duration = Duration::from_secs(10);
 
-/// How long a request waits for a fresh result that has one which has expired.
+/// Wait for a fresh result if there is an expired one.
 const LATE: Duration = Duration::from_millis(10);
 
-/// How long after its timeout a lookup in flight is abandoned: its runtime stands still.
+/// Time after its timeout until a lookup in flight is abandoned, because its runtime stands still.
 const GRACE: Duration = Duration::from_secs(1);
 
 type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
 type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
 
-/// The result of a lookup, shared by all requests that wait for it.
 type SharedResult<V> = Result<V, Arc<Error>>;
 
-/// What a lookup returns.
 pub(crate) trait Looked: Clone + Send + Sync + 'static {
-    /// Returns whether it is empty, which is cached for a shorter time.
+    /// Returns `true` if it is empty, which has a shorter TTL.
     fn is_nothing(&self) -> bool;
 }
 
-/// A function that looks something up by a key, with its cache and its lookups in flight. Clones share all of them.
+/// Clones share the cache and the lookups in flight.
 #[derive(Clone)]
 pub(crate) struct Lookups<V> {
     look: Arc<Look<V>>,
@@ -52,35 +49,32 @@ pub(crate) struct Lookups<V> {
 struct State<V> {
     settings: Settings,
     results: Cache<Key, Cached<V>>,
-    /// Until when the stale result of a key is used at once, as its lookup in flight is late. It is apart from the results,
-    /// so that a note takes the place of none.
+    /// Until when a key's stale result is used at once. Not in `results`, so that it evicts none.
     late: Cache<Key, Instant>,
-    /// A permit for each lookup that may be in flight.
+    /// One permit for each lookup in flight.
     in_flight: Semaphore,
-    /// Limits how often `lookups_full` is logged.
+    /// Rate limit of the `lookups_full` log line.
     full: Lines,
-    /// Limits how often `lookup_failed` is logged.
+    /// Rate limit of the `lookup_failed` log line.
     failed: Lines,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// How many keys are cached.
+    /// In keys.
     pub(crate) capacity: u64,
-    /// How long a result is cached.
     pub(crate) lifetime: Duration,
-    /// How long one lookup may take.
     pub(crate) timeout: Duration,
-    /// How many lookups may be in flight; 0 is taken as 1.
+    /// 0 is taken as 1.
     pub(crate) in_flight: usize,
 }
 
 #[derive(Clone)]
 struct Cached<V> {
     result: SharedResult<V>,
-    /// When a request looks it up again. The cache does not know it, as its clock cannot be set.
+    /// Kept apart from the cache's own TTL, because its clock cannot be set.
     expires: Instant,
-    /// Until when it is used if the lookup is late or fails.
+    /// Limit for use if the lookup is late or fails.
     stale_until: Instant,
 }
 
@@ -100,20 +94,20 @@ impl<V: Looked> Lookups<V> {
         Self { look: Arc::new(look), state: State::new(settings) }
     }
 
-    /// Returns the same function with other settings, and an empty cache.
+    /// Empties the cache.
     pub(crate) fn with(self, set: impl FnOnce(&mut Settings)) -> Self {
         let mut settings = self.state.settings;
         set(&mut settings);
-        // moka refuses more than 1,000 years.
+        // The bound is needed because moka panics above 1,000 years.
         settings.lifetime = settings.lifetime.min(Duration::from_secs(365 * 86_400));
         settings.in_flight = settings.in_flight.clamp(1, Semaphore::MAX_PERMITS);
         Self { look: self.look, state: State::new(settings) }
     }
 
-    /// Returns the result of a key's lookup, at once if it is cached.
+    /// Returns the result, at once if it is cached.
     ///
-    /// Otherwise the lookup starts when the answer is first polled, and then continues, and is cached, whether or not
-    /// it is polled again. Outside of a runtime the function is called directly, for this request alone.
+    /// Otherwise the lookup starts at the first poll, and continues and is cached even if it is not polled again.
+    /// Outside of a runtime the function is called directly, for this request alone.
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> MaybeFuture<Result<V, Error>> {
         let stale = match now(self.state.results.get(key)) {
             Some(cached) if !cached.has_expired() => return MaybeFuture::Ready(unshared(cached.result)),
@@ -132,7 +126,7 @@ impl<V: Looked> Lookups<V> {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
         let (of, lookups) = (wanted.key().clone(), self.clone());
-        // A task, because the cache drops the lookup of a request that is cancelled, and starts it again for the next one.
+        // A task, because the cache drops the lookup of a cancelled request, and starts it again for the next one.
         let fresh = runtime.spawn(self.fresh(wanted, stale.clone()));
         let ended = |_| Err(Arc::new(Error::new(Kind::Store, "the lookup was cancelled, as its runtime has ended")));
         let fresh = async { fresh.await.unwrap_or_else(ended) };
@@ -144,7 +138,6 @@ impl<V: Looked> Lookups<V> {
         stale.result
     }
 
-    /// Returns the result that is cached by now, or that of the lookup in flight, or of a new one.
     async fn fresh(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
         let (key, again) = (wanted.key().clone(), wanted.clone());
         let entry = self.state.results.entry(key.clone());
@@ -153,13 +146,13 @@ impl<V: Looked> Lookups<V> {
             self.state.late.invalidate(&key).await;
             return found.into_value().result;
         }
-        // The runtime of the one in flight stands still.
+        // Looked up here, because the runtime of the lookup in flight stands still.
         let found = self.look(again, stale).await;
         self.state.results.insert(key, found.clone()).await;
         found.result
     }
 
-    /// Calls the application's function; a stale result is returned instead of an error.
+    /// Calls the application's function. On an error, returns a stale result if there is one.
     async fn look(&self, wanted: Lookup, stale: Option<Cached<V>>) -> Cached<V> {
         let State { settings, in_flight, .. } = &*self.state;
         let Ok(_permit) = in_flight.try_acquire() else {
@@ -228,7 +221,7 @@ impl<V> Cached<V> {
         Self { result, expires, stale_until: expires + lifetime }
     }
 
-    /// Returns a stale result that is not looked up again for a while, but used no longer than it may be.
+    /// Postpones the next lookup of a stale result, but not the end of its use.
     fn postponed(self) -> Self {
         Self { expires: (Instant::now() + FAILED_FOR).min(self.stale_until), ..self }
     }
