@@ -30,25 +30,20 @@ pub(crate) type Refuses = dyn Fn(&StoreDecision) -> Option<Decision> + Send + Sy
 #[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
 pub(crate) struct Gate {
     pub(crate) limits: Arc<Limits>,
-    /// In the order in which they were added, which is also the order of the rules in `limits`.
+    /// In the order of the rules in `limits`.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// Extracts the client's address, and fills the settings that a policy leaves open.
     #[cfg(feature = "axum")]
     pub(crate) client: ClientIp,
-    /// `true` if no policy settles anything with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
-    /// `true` if a policy's count depends on denials by inner layers.
     pub(crate) awaits_refusals: bool,
     pub(crate) is_metered: bool,
     pub(crate) has_handles: bool,
     /// Counted unit, unless it is requests.
     pub(crate) unit: Option<&'static str>,
     pub(crate) refuses: Option<Arc<Refuses>>,
-    /// Rate limit of the `key_unknown` log line.
     pub(crate) unknown_keys: Arc<Lines>,
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    /// Rate limits of the log lines of denials, and of denials in shadow mode.
     pub(crate) refusals: Arc<[Lines; 2]>,
     pub(crate) logs_refusals: bool,
 }
@@ -87,10 +82,6 @@ impl Gate {
         self.policies = policies;
     }
 
-    /// Fills the policies' settings from the layer's client.
-    ///
-    /// Fails if one of them contradicts these, is not [valid](Policy::validate), or counts another unit than the layer,
-    /// if two have one name, or if the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         self.client.check()?;
@@ -107,8 +98,7 @@ impl Gate {
         refuses(decided).filter(|decision| !decision.is_allowed())
     }
 
-    /// Marks the response if an outer layer may await the denial: by a request extension, or by its handle
-    /// (`has_outer`).
+    /// Marks the response if an outer layer may await the denial: by an extension, or by its handle (`has_outer`).
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
             // Warned here because clients that are counted as their proxy are denied together.
@@ -122,8 +112,7 @@ impl Gate {
     }
 }
 
-/// Fails if the policy cannot count in `unit`, or belongs to a layer with another unit, because it would limit nothing
-/// here.
+/// Fails if the policy belongs to a layer with another unit, because it would limit nothing here.
 fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error> {
     let fault = |text: &str| Err(Error::invalid(format!("policy {:?}: {text}", policy.name())));
     let Some(unit) = unit else {

@@ -23,16 +23,12 @@ const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
-/// Returns `true` for a POST with the content type of gRPC or gRPC-Web.
-///
-/// Neither the version nor `te` counts, because servers respond to calls without them: a layer that translates gRPC-Web
-/// passes calls on as HTTP/1.1, and some proxies remove `te`.
+/// Neither the version nor `te` counts, because proxies and layers that translate gRPC-Web change them.
 pub(crate) fn is_call(parts: &request::Parts) -> bool {
     parts.method == Method::POST && kind(&parts.headers).is_some()
 }
 
-/// Sets the content type that the call's client reads. gRPC-Web needs no other translation, because its clients read a
-/// status in the headers, too.
+/// gRPC-Web needs no other translation, because its clients read a status in the headers, too.
 pub(crate) fn for_client(call: &request::Parts, mut response: Response<Bytes>) -> Response<Bytes> {
     if let Some(kind) = kind(&call.headers) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -55,7 +51,6 @@ pub(crate) fn has_failed(fields: &HeaderMap) -> Option<bool> {
     Some(statuses.any(|status| status != "0"))
 }
 
-/// The content type of gRPC-Web does not count.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     kind(headers) == Some(GRPC)
 }
@@ -114,7 +109,6 @@ fn millis(wait: Duration) -> i64 {
     i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// No cache may keep the response. [`for_client`] adds its content type.
 fn trailers_only(status: HeaderValue, message: &'static str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();

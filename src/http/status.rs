@@ -106,7 +106,6 @@ impl<B> Service<Request<B>> for StatusService {
 }
 
 impl StatusService {
-    /// Returns the status, or 403, the layer's denial, or 503.
     async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
         if self.shows_to.as_ref().is_some_and(|shows_to| !shows_to(parts)) {
             return problem::forbidden(NOT_SHOWN);
@@ -125,7 +124,6 @@ impl fmt::Debug for StatusService {
     }
 }
 
-/// Returns the status as JSON. Fails with the denial, if the layer would deny the client before the store decides.
 async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
     let mut plan: Plan<PendingPolicy> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
@@ -154,8 +152,7 @@ fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
     if covered { resolved } else { resolved.in_shadow() }
 }
 
-/// Units are in `limit`, `used` and `remaining`. `reset` and `banned` are in Unix seconds, rounded up. Slots have no
-/// `reset`.
+/// `reset` and `banned` are in Unix seconds, rounded up. Slots have no `reset`.
 fn document(gate: &Gate, decision: &Decision) -> String {
     let headers = &gate.responses.headers;
     let mut json = String::from(r#"{"resources":{"#);
@@ -167,7 +164,6 @@ fn document(gate: &Gate, decision: &Decision) -> String {
     json
 }
 
-/// A policy's name needs no escaping.
 fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<&str>) -> fmt::Result {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::of(outcome.quota()));

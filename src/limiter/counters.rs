@@ -49,7 +49,6 @@ type Each = SmallVec<[Check; 2]>;
 #[derive(Clone)]
 #[must_use]
 pub struct Counters {
-    /// The initial checks.
     checks: Each,
     /// `true` where a check has the quota of its rule, and no tier's.
     follows: SmallVec<[bool; 2]>,
@@ -120,7 +119,6 @@ impl Counters {
         self.in_force().collect()
     }
 
-    /// A rule that is gone no longer limits.
     fn in_force(&self) -> impl Iterator<Item = Check> {
         let limits = self.source.upgrade().map(|source| source.now());
         self.checks.iter().zip(&self.follows).filter_map(move |(check, follows)| match &limits {
@@ -205,7 +203,6 @@ pub(crate) fn has_units(policy: &PolicyName, quota: &Quota) -> Result<(), Error>
     )))
 }
 
-/// Warns that units of a tier cannot be taken.
 fn warn_of_tier(policy: &str) {
     static TIER: Lines = Lines::new();
     TIER.log(policy, |more| {
@@ -213,7 +210,6 @@ fn warn_of_tier(policy: &str) {
     });
 }
 
-/// Updates a check to the rules in force, and its quota if it `follows` them. A rule that is gone no longer limits.
 fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
     let ban = rule.ban_check().map(Box::new);

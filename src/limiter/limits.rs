@@ -19,24 +19,20 @@ use crate::telemetry::{Telemetry, Timer};
 
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// In the order in which decisions list them.
     pub(super) rules: Vec<Rule>,
     /// Keys that each rule counts, if the rules are policies. Empty if they take any key.
     pub(super) keys: Vec<RuleKeys>,
     pub(crate) failure: FailureRules,
     pub(crate) telemetry: Arc<Telemetry>,
-    /// The caller's store.
     inner: SharedStore,
     /// `inner` behind a circuit breaker, a timeout and the rule for failures.
     pub(crate) store: Arc<FailureStore>,
     /// Also covers limits that these replaced.
     pub(crate) warned: Arc<Warned>,
-    /// Limits that replace these.
     pub(super) source: Weak<dyn InForce>,
 }
 
 pub(crate) trait InForce: Send + Sync {
-    /// Returns a snapshot, which does not change when limits are replaced.
     fn now(&self) -> Arc<Limits>;
 }
 
@@ -93,7 +89,6 @@ impl Limits {
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
     }
 
-    /// Fails if two rules have one name, or the store cannot decide by all of them.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
         let rules: SmallVec<[&Rule; 4]> = rules.collect();
         let is_taken =
@@ -109,7 +104,6 @@ impl Limits {
         self.inner.capabilities(&requirements).map(drop)
     }
 
-    /// Fails if a rule can never allow a check at its cost.
     pub(super) fn check_costs(rules: &[Rule]) -> Result<(), Error> {
         let Some((rule, (cost, capacity))) = rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
             return Ok(());
@@ -121,17 +115,14 @@ impl Limits {
         )))
     }
 
-    /// Fails if the store cannot refund units of each of these rules.
     pub(super) fn supports_refunds(&self, places: &[usize]) -> Result<(), Error> {
         let of = |place: &usize| Requirement { settles: Settles::ByOutcome, ..self.rules[*place].requirement() };
         let requirements: SmallVec<[Requirement<'_>; 4]> = places.iter().map(of).collect();
         self.inner.capabilities(&requirements).map(drop)
     }
 
-    /// Decides a plan, after the lookups that it needs. Fails with the first denial by a lookup.
-    ///
-    /// A request that is denied by a check without a lookup causes no lookups. Lookups have timeouts of their own, and
-    /// their time does not count as the decision's.
+    /// A request that is denied by a check without a lookup causes no lookups. Their time does not count as the
+    /// decision's.
     pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Error> {
         if !plan.pending.is_empty() {
             if let Some((timer, refused)) = self.refusal(&plan.checks).await {

@@ -170,7 +170,6 @@ type DecidingStore = Arc<FailureStore>;
 #[derive(Clone)]
 #[must_use]
 pub struct Limiter {
-    /// Own limits, or the limits of a layer.
     in_force: Arc<dyn InForce>,
     /// Names of the rules in use, if some were chosen.
     only: Option<Arc<[PolicyName]>>,

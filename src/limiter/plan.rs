@@ -17,7 +17,6 @@ use crate::store::{BanCheck, Check, Counter};
 pub(crate) type Places = SmallVec<[usize; 4]>;
 
 pub(crate) struct Plan<F> {
-    /// Indexes of the rules in `checks`.
     pub(crate) places: Places,
     /// In the order of `places`.
     pub(crate) checks: SmallVec<[Check; 4]>,
@@ -25,7 +24,6 @@ pub(crate) struct Plan<F> {
 }
 
 pub(crate) trait PendingCheck {
-    /// Ends the request without a decision of the store.
     type Error;
 
     fn place(&self) -> usize;
@@ -87,10 +85,8 @@ impl<F> Plan<F> {
 pub(crate) struct CheckDraft {
     pub(crate) place: usize,
     pub(crate) cost: u64,
-    /// The rule's limit, or the limit of the client's tier.
     pub(crate) limit: Limit,
     pub(crate) critical: bool,
-    /// `true` if the key belongs to one client, which the rule may ban.
     pub(crate) bans: bool,
     /// `true` if the rule does not apply, and the check only peeks at its ban.
     pub(crate) only_ban: bool,

@@ -89,7 +89,6 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
     Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
-/// Returns a peek at each rule's counter, after the lookups of tiers. Fails in the same cases as [`plan_for`].
 pub(super) async fn looks(limits: &Limits, places: &[usize], key: &Key) -> Result<SmallVec<[Check; 4]>, Error> {
     let mut plan = plan_for(limits, places, key, Some(0))?;
     plan.look_up().await?;
@@ -117,9 +116,7 @@ impl PendingCheck for Tier<'_> {
 }
 
 impl Limits {
-    /// Returns the denial of a request by its known checks, or the error. `None` if they allow it.
-    ///
-    /// Takes nothing, and calls the store at most once.
+    /// Takes nothing, and calls the store at most once. `None` if the checks are allowed.
     pub(super) async fn refusal(&self, checks: &[Check]) -> Option<(Timer, Result<StoreDecision, Error>)> {
         if !checks.iter().any(may_refuse) {
             return None;
@@ -146,8 +143,7 @@ fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
-/// Has units remaining exactly where the check is allowed: all units of the cost but one become floor. So both have one
-/// wait.
+/// Has units remaining exactly where the check is allowed: all units of the cost but one become floor.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));

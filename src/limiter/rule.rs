@@ -150,7 +150,6 @@ impl Rule {
         self.with_ban(ban, true)
     }
 
-    /// Sets a ban whose strikes are found after the decision, not by denials.
     pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
         self.with_ban(ban, false)
     }
@@ -205,7 +204,6 @@ impl Rule {
         Self { tiers: None, ..self }
     }
 
-    /// Declares that units may be refunded by the outcome of a request.
     pub(crate) fn settled_by_outcome(self) -> Self {
         Self { settles: Settles::ByOutcome, ..self }
     }

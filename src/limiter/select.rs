@@ -56,7 +56,6 @@ impl Limiter {
         }
     }
 
-    /// Fails in the same cases as [`places`](Self::places), or if none has a ban.
     pub(super) fn banning<'a>(&self, limits: &'a Limits, key: &Key) -> Result<Vec<(usize, &'a Rule, Ban)>, Error> {
         let places = self.places(limits, key)?;
         let of = |place: usize| limits.rules[place].banning().map(|ban| (place, &limits.rules[place], ban));

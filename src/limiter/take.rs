@@ -16,7 +16,6 @@ type Changes = SmallVec<[Settlement; 2]>;
 #[must_use = "units are refunded when their permit is dropped"]
 pub struct Permit {
     store: DecidingStore,
-    /// `None` once it is settled.
     receipt: Option<Receipt>,
     slots: SlotGuard,
 }

@@ -57,7 +57,6 @@ use crate::store::MaybeFuture;
 pub struct TierLookup {
     lookups: Lookups<Option<Quota>>,
     unknown: UnknownTier,
-    /// Rate limit of the `tier_unknown` log line.
     lines: Arc<Lines>,
 }
 
@@ -149,11 +148,7 @@ impl TierLookup {
         Self { unknown, ..self }
     }
 
-    /// Returns and logs the quota without a result. `None` if the policy does not apply.
-    ///
-    /// # Errors
-    ///
-    /// The lookup's error, if the request is denied.
+    /// Also logs. `None` if the policy does not apply, and the error if the request is denied.
     pub(super) fn without_result(&self, policy: &str, own: Quota, error: Error) -> Result<Option<Quota>, Error> {
         let applies = self.unknown;
         self.lines.log(policy, |more| {

@@ -16,7 +16,6 @@ impl Warned {
         Self { no_rules: AtomicBool::new(self.no_rules.load(Relaxed)), ..Self::default() }
     }
 
-    /// Suppresses the warning, because no rules are intended.
     pub(crate) fn no_rules_is_meant(&self) {
         self.no_rules.store(true, Relaxed);
     }

@@ -28,7 +28,6 @@ use crate::store::{
     SlotGuard, Store, StoreId, WeakSlots,
 };
 
-/// Bound of the handler's checks that are in the headers, and settled with the response.
 const MOST_SHOWN: usize = 64;
 
 /// Bound of all debts. Checks beyond [`MOST_SHOWN`] change only by charges and refunds.
@@ -36,7 +35,6 @@ const MOST_KEPT: usize = 1_024;
 
 const HIDDEN: usize = usize::MAX;
 
-/// Rate limit of the `many_checks` log line.
 static MANY: Lines = Lines::new();
 
 #[derive(Default)]
@@ -45,14 +43,12 @@ pub(super) struct Debts {
     checked: Vec<Outcome>,
     pub(super) has_metered_check: bool,
     strikes: Vec<Strike>,
-    /// Slots of the request, until the response body takes them. Handles do not hold them, because they may be kept for
-    /// hours.
+    /// Handles do not hold them, because they may be kept for hours.
     slots: SlotGuard,
     /// Slots that the body holds, or that were released.
     passed: Option<WeakSlots>,
     pub(super) is_ended: bool,
     pub(super) sent: u64,
-    /// Number of the last settlement whose result is not known.
     pub(super) unknown: u64,
 }
 
@@ -79,11 +75,7 @@ impl Debts {
         debts
     }
 
-    /// Adds the units that a handler's check took. `place` is the index of its first outcome among those that clients
-    /// see.
-    ///
-    /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds of the handler change it. All checks of
-    /// one counter then become one debt, because a handle may be used for hours.
+    /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds change it.
     pub(super) fn add(&mut self, place: usize, policy: &Policy, decision: &Decision, receipt: &Receipt) {
         let metered = policy.options().metered;
         self.has_metered_check |= metered;
@@ -123,8 +115,7 @@ impl Debts {
         self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
     }
 
-    /// Strikes, and sets the owed units by `counts` and the real cost. Returns `true` if something is not known yet,
-    /// and stays.
+    /// Returns `true` if something is not known yet, and stays.
     pub(super) fn end(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> bool {
         for strike in mem::take(&mut self.strikes) {
             match counts(&strike.on) {
@@ -146,8 +137,7 @@ impl Debts {
         is_open
     }
 
-    /// Adds slots of a handler's check. Returns them if the request holds none any more, because no end of a body
-    /// follows.
+    /// Returns the slots if the request holds none any more, because no end of a body follows.
     pub(super) fn hold(&mut self, slots: SlotGuard) -> SlotGuard {
         if self.passed.is_some() {
             return slots;
@@ -168,7 +158,7 @@ impl Debts {
         slots
     }
 
-    /// Sends what is due. No other change may be in flight.
+    /// No other change may be in flight.
     pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[PendingChange; 1]> {
         let mut sent = SmallVec::new();
         self.sent += 1;
@@ -240,7 +230,6 @@ pub(super) struct Debt {
     pub(super) metered: bool,
     pub(super) refund_dropped: bool,
     count: Option<Count>,
-    /// The decision's outcome.
     before: Outcome,
     parts: Parts,
     cost: u64,
@@ -317,7 +306,6 @@ impl Debt {
         (self.owed < taken).then(|| (0, self.parts.refund(taken - self.owed)))
     }
 
-    /// Applies the result of a change. Units that the store did not charge are no longer owed.
     pub(super) fn apply(&mut self, charged: u64, applied: &[ChangeResult]) {
         let last = applied.last();
         if charged > 0 {
@@ -391,8 +379,7 @@ impl Parts {
         self.each.iter().map(|part| part.units).sum()
     }
 
-    /// Adds the latest units. Parts with one stamp become one. A merged part has the older stamp, so no more is
-    /// refunded.
+    /// Merged parts have the older stamp, so that no more is refunded than of the two.
     fn add(&mut self, units: u64, stamp: u64) {
         let last = self.last();
         if last.stamp == stamp || units == 0 {
@@ -412,8 +399,7 @@ impl Parts {
         (receipt, SmallVec::from_buf([Settlement::new(0, Change::Charge(units))]))
     }
 
-    /// Removes the units taken last. The receipt has all parts, because what a bucket refilled of one depends on those
-    /// before.
+    /// The receipt has all parts, because what a bucket refilled of one depends on those before.
     fn refund(&mut self, units: u64) -> Changes {
         let receipt = Receipt::new(self.store, self.each.iter().cloned());
         let (mut changes, mut left) = (SmallVec::new(), units);
@@ -432,7 +418,6 @@ impl Parts {
         (receipt, changes)
     }
 
-    /// Sets the stamp that the store returned with a refund, if that left some units of a part.
     fn restamp(&mut self, stamp: u64) {
         let rest = self.rest.take();
         if let Some(part) = self.each.iter_mut().rfind(|part| Some(part.stamp) == rest) {

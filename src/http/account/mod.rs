@@ -42,9 +42,7 @@ use crate::store::{MaybeFuture, SlotGuard, StoreDecision};
 /// Account of one request. Dropped before a response, it settles the request as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
-    /// `true` if the request waits in a leaky bucket, and has not used its place in the queue yet.
     is_delayed: bool,
-    /// `true` if there is a response, and something depends on its trailers.
     awaits_trailers: bool,
 }
 
@@ -52,7 +50,6 @@ pub(crate) struct Account {
 pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>>>;
 
 impl Account {
-    /// `policies` are the indexes of the decision's policies, in its order.
     fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
         let StoreDecision { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
@@ -77,13 +74,11 @@ impl Account {
         &self.shared.decision
     }
 
-    /// The request's own gate, even if policies were replaced since.
     pub(crate) fn gate(&self) -> &Gate {
         &self.shared.gate
     }
 
-    /// Inserts a handle, in front of an outer layer's, unless requests have none of this layer. Also inserts a mark if
-    /// a policy awaits denials by inner layers, because a handle may be taken out.
+    /// Also inserts a mark if a policy awaits denials by inner layers, because a handle may be taken out.
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
         if self.gate().awaits_refusals {
@@ -107,8 +102,6 @@ impl Account {
         debts.is_empty()
     }
 
-    /// Settles by the response's head, or by `None` after an error. Trailers [may follow](Self::awaits_trailers).
-    ///
     /// Returns what the response has to wait for, if the client's next request may depend on it.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
         let real = response.and_then(|parts| parts.extensions.get::<ActualCost>()).map(|ActualCost(units)| *units);
@@ -121,7 +114,6 @@ impl Account {
         self.shared.settle(debts, self.awaits_trailers)
     }
 
-    /// Warns of a real cost that no policy charges, in this layer or in an outer or inner one.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
         // A service that takes other units than requests may hide its handle from inner layers.
@@ -131,18 +123,16 @@ impl Account {
         }
     }
 
-    /// Returns `true` if trailers still settle something. Dropped before them, the account stays as it is.
+    /// If `true`, and dropped before the trailers, the account stays as it is.
     pub(crate) fn awaits_trailers(&self) -> bool {
         self.awaits_trailers
     }
 
-    /// Settles what depended on the trailers. They have to wait for the result, as in [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<InTime> {
         // Counts that depend on the head alone are settled already.
         self.end(|count| count.counts_call(has_failed).or(Some(true)), None)
     }
 
-    /// Returns the slots, for the response body to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
         self.shared.debts().pass_slots()
     }
@@ -179,7 +169,6 @@ pub(crate) enum Admitted {
 }
 
 impl Admitted {
-    /// `policies` are the indexes of the decision's policies, in its order.
     pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, decided));
@@ -207,9 +196,7 @@ struct Shared {
     debts: Mutex<Debts>,
     /// Has one permit, for the settlement in flight.
     turn: Semaphore,
-    /// `true` if another layer, outside or inside, allowed the request, too.
     is_nested: AtomicBool,
-    /// `true` if an inner clone of the layer skipped what this one had counted.
     has_let_in: AtomicBool,
 }
 
@@ -230,8 +217,7 @@ impl Shared {
         self.gate.is_metered || debts.has_metered_check
     }
 
-    /// Settles the end of the request, or of a call if the account `is_open` until then. Returns what the response has
-    /// to wait for, within the layer's timeout.
+    /// `is_open` if a call settles later. Returns what the response has to wait for.
     fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;
         // There are no timers outside of a runtime.

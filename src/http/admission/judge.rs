@@ -25,7 +25,6 @@ use crate::store::{MaybeFuture, OnFailure};
 pub(crate) struct Judge<'a> {
     gate: &'a Arc<Gate>,
     policy: &'a Policy,
-    /// Index of the policy in the layer's state.
     place: usize,
     /// `None` after a lookup.
     parts: Option<&'a Parts>,
@@ -60,8 +59,7 @@ impl<'a> Judge<'a> {
         judge.judge(parts, Terms::ALL, |_| Ok(0))
     }
 
-    /// Resolves a policy that does not apply, but bans keys on the whole layer, to a peek at its ban. No closure of the
-    /// policy runs. A request without a key, or with an allowed one, is skipped.
+    /// Resolves to a peek at a ban that holds on the whole layer. No closure of the policy runs.
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
@@ -82,7 +80,6 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Checks address lists and the key. `units` and the tier are for counted requests only.
     #[inline]
     fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -132,14 +129,8 @@ impl<'a> Judge<'a> {
         address.map(|address| list.has_address(address))
     }
 
-    /// Resolves the policy by what its extractor returned.
-    ///
-    /// - A key is checked against the deny list and the allow list, and then its quota is looked up, if there is a
-    ///   lookup.
-    /// - If the key is missing, the policy's [`MissingKey`] decides: skip, deny, or share one counter. A part of a
-    ///   joined key that is present and on the deny list denies the request even so.
-    ///
-    /// A request that is not counted, such as a preflight, can be denied here but never becomes a check.
+    /// A present part of a joined key that is on the deny list denies a request even without the whole key. A request
+    /// that is not counted, such as a preflight, can be denied but never becomes a check.
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -260,11 +251,8 @@ impl<'a> Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Resolves a policy for which the request has an ambiguous key, and counts it in `tollgate_ambiguous_keys_total`.
-    ///
-    /// All ambiguous requests share one counter, with the policy's own quota. Where the key contains the client's
-    /// address, which is certain, the requests of one address share one, so that no client uses up the units of others.
-    /// A deny list of values denies the request, because any of them may be the client's.
+    /// Where the key contains the client's address, the requests of one address share a counter. Otherwise all
+    /// ambiguous requests share one. A deny list of values denies the request, because any of them may be the client's.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
@@ -274,8 +262,7 @@ impl Judge<'_> {
         if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
     }
 
-    /// Resolves an ambiguous cost as an ambiguous key, unless the policy bans keys, because no client may escape its
-    /// ban that way.
+    /// Treats the cost as an ambiguous key, unless the policy bans keys, because no client may escape its ban.
     fn ambiguous_cost(self, keyless: Keyless) -> Resolved {
         self.note_ambiguous("a request has an ambiguous cost");
         if self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {

@@ -27,23 +27,18 @@ use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
-/// Allowed request, whose account settles what it took, or the refusal, which has nothing to settle.
 pub(crate) type Verdict = Result<Admitted, Refusal>;
 
 pub(crate) enum Admission {
     /// `None` once it was returned.
     Known(Option<Verdict>),
-    /// The store decides, within the layer's timeout. Dropped, the store may still take the units, and they stay taken.
-    ///
-    /// `places` are the indexes of the policies in the decision. `timer` runs since the call.
+    /// If it is dropped, the store may still take the units, and they stay taken. `timer` runs since the call.
     Deciding { call: Call, places: Places, timer: Timer },
-    /// Lookups, and then the store, within one timeout. Dropped during lookups, nothing is taken, and the lookups
-    /// continue.
+    /// If it is dropped during lookups, nothing is taken, and the lookups continue.
     Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
 }
 
 impl Admission {
-    /// Begins to decide. A clone of the layer outside is not decided again.
     pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
         let lacking = match resolve(gate, parts, outside, &mut plan) {
@@ -89,11 +84,7 @@ impl Admission {
         }))
     }
 
-    /// `gate` is the request's own.
-    ///
-    /// # Panics
-    ///
-    /// If the verdict was returned before.
+    /// Panics if the verdict was returned before. `gate` is the request's own.
     pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
@@ -110,7 +101,7 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
 
-/// Resolves all policies by the head of a request, except those already counted `outside`. Stops at the first denial.
+/// Leaves out policies that have counted the request `outside`. Stops at the first denial.
 fn resolve(
     gate: &Arc<Gate>,
     parts: &Parts,
@@ -163,8 +154,7 @@ impl Lacking {
         }
     }
 
-    /// Warns if no policy counts the request. A peek at a ban limits nothing, nor does shadow mode, unless the policy
-    /// is in it as well.
+    /// A peek at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
     fn warn_unless_limited(self, gate: &Gate, checks: &[Check]) {
         let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();

@@ -17,21 +17,16 @@ use crate::telemetry::Skipped;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
-    /// Its methods, routes or closure exclude the request.
     Scope,
     Preflight,
     Listed,
     NoKey,
-    /// The key lookup failed, and the rule for failures allows such requests.
     Unknown,
-    /// The tier is not known, and the policy does not apply without it.
     NoTier,
-    /// It would deny the request, but is in shadow mode.
     Shadow,
 }
 
 impl Skip {
-    /// `None` if the policy did decide.
     pub(super) fn reason(self) -> Option<Skipped> {
         match self {
             Self::Scope | Self::Preflight => Some(Skipped::Scope),
@@ -73,9 +68,7 @@ impl Resolved {
 pub(super) struct Keyless {
     pub(super) draft: CheckDraft,
     pub(super) terms: Terms,
-    /// Reason, if `terms` do not count the request.
     pub(super) uncounted: Skip,
-    /// `true` if the draft has the least of several costs.
     pub(super) ambiguous_cost: bool,
     /// `true` if a part of its key is on the deny list, and another part has to be looked up.
     pub(super) denied_part: bool,
@@ -91,7 +84,6 @@ pub(crate) struct PendingPolicy {
     pub(super) gate: Arc<Gate>,
     pub(super) keyless: Keyless,
     pub(super) stage: Stage,
-    /// `true` if a denial is dropped, as in shadow mode.
     pub(super) in_shadow: bool,
     pub(super) skipped: Option<Skip>,
 }

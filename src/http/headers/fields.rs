@@ -11,10 +11,8 @@ use smallvec::SmallVec;
 
 use crate::core::{Digits, Outcome, Quota};
 
-/// Unit of a quota that counts slots.
 pub(super) const AT_ONCE: &str = "concurrent-requests";
 
-/// List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct ListField {
     bytes: SmallVec<[u8; 128]>,

@@ -23,10 +23,8 @@ pub(super) struct Earlier {
     left: u64,
     wait: u64,
     has_list: bool,
-    /// `true` if headers other than `RateLimit` and `RateLimit-Policy` have a limit, its reset, or the units left.
     has_others: bool,
-    /// `true` if ours can join `RateLimit` and `RateLimit-Policy`: they are of this draft, and have none of our
-    /// policies' names.
+    /// `true` if they are of this draft, and have none of our policies' names.
     pub(super) are_lists: bool,
 }
 
@@ -70,8 +68,7 @@ impl Earlier {
         earlier
     }
 
-    /// Reads the numbers of a value. Returns `true` if it says how much is left. Quoted names may contain numbers,
-    /// which can only make it stricter.
+    /// Returns `true` if the value says how much is left. Numbers in quoted names can only make it stricter.
     fn read(&mut self, header: &HeaderName, value: &HeaderValue, now: u64) -> bool {
         let mut has_left = false;
         for part in value.as_bytes().split(|byte| matches!(byte, b',' | b';')) {
@@ -89,18 +86,15 @@ impl Earlier {
         has_left
     }
 
-    /// Returns `true` if they promise more than a limit with `left` units, and `wait` seconds until it has all.
     pub(super) fn promise_more(&self, left: u64, wait: u64) -> bool {
         (left, Reverse(wait)) < (self.left, Reverse(self.wait))
     }
 
-    /// Returns `true` if ours may stand in `RateLimit` beside them. Clients must not read only ours, in place of
-    /// another form.
+    /// Returns `false` where clients would read only ours, in place of another form.
     pub(super) fn take_members(&self) -> bool {
         self.are_lists && (self.has_list || !self.has_others)
     }
 
-    /// Removes what ours replaces: lists that do not take ours, and all other forms.
     pub(super) fn remove(&self, headers: &mut HeaderMap, writes_lists: bool, writes_legacy: bool) {
         if !writes_lists || !self.are_lists {
             headers.remove(RATELIMIT);
@@ -116,7 +110,6 @@ impl Earlier {
     }
 }
 
-/// Adds members as one line, before the earlier ones if `first`.
 pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: &HeaderValue, first: bool) {
     let mut values: Vec<&[u8]> =
         headers.get_all(&name).iter().filter(|value| !is_empty(value)).map(HeaderValue::as_bytes).collect();
@@ -130,7 +123,6 @@ fn is_empty(value: &HeaderValue) -> bool {
     value.as_bytes().trim_ascii().is_empty()
 }
 
-/// Returns `true` if a line begins with a quoted name, which no older draft has.
 #[cfg(not(feature = "merge-headers"))]
 fn is_of_this_draft(line: &[u8], _: &str) -> bool {
     line.trim_ascii_start().starts_with(b"\"")

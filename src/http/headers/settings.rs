@@ -76,7 +76,6 @@ pub enum Draft {
 pub struct RateLimitHeaders {
     pub(super) dialect: Option<Draft>,
     pub(super) legacy: bool,
-    /// `true` if `X-RateLimit-Reset` counts from the response, not in Unix time.
     pub(super) reset_in_seconds: bool,
     pub(super) used: bool,
     pub(super) resource: bool,

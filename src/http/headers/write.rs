@@ -45,7 +45,6 @@ pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Header count of most decisions, and of denials with a document.
 const USUAL: usize = 5;
 const MOST: usize = 8;
 
@@ -74,8 +73,7 @@ impl Rendered {
         Self { configured, is_shown, unit, advertised, limit: number(advertised.q) }
     }
 
-    /// Returns `true` if an outcome has the policy's rendered quota. Calendar windows never have, because they differ
-    /// in length.
+    /// Calendar windows are never rendered before, because they differ in length.
     fn is_of(&self, outcome: &Outcome) -> bool {
         outcome.name_and_quota() == &self.configured
             && self.configured.quota.calendar().is_none()
@@ -83,7 +81,6 @@ impl Rendered {
     }
 }
 
-/// The binding outcome with its advertised quota, and its rendered `X-RateLimit-Limit` if there is one.
 #[derive(Clone, Copy)]
 struct Bound<'a> {
     outcome: &'a Outcome,
@@ -113,7 +110,6 @@ impl HeaderWriter {
         &self.headers
     }
 
-    /// Returns `true` if nothing but `Retry-After` is sent.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
         self.headers.dialect.is_none() && !self.headers.legacy
@@ -131,7 +127,6 @@ impl HeaderWriter {
         self.merge(headers, decision, binding.filter(|_| status != StatusCode::TOO_MANY_REQUESTS));
     }
 
-    /// Merges the headers with an inner layer's or upstream's, so that none promises more than the stricter limit.
     /// Without `binding` no remaining units are written.
     fn merge(&self, headers: &mut HeaderMap, decision: &Decision, binding: Option<&Outcome>) {
         let (writes_lists, writes_legacy) = (self.headers.dialect.is_some(), self.headers.legacy);
@@ -179,7 +174,6 @@ impl HeaderWriter {
         headers
     }
 
-    /// `outcomes` are the members of `RateLimit`.
     fn insert<'a>(
         &'a self,
         headers: &mut HeaderMap,
@@ -219,8 +213,7 @@ impl HeaderWriter {
         field.finish()
     }
 
-    /// Returns the advertised outcome with the least left, without slots if there are others, or with the longest wait
-    /// if denied.
+    /// Returns the outcome with the least left, without slots if there are others, or the longest wait.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
         let shown = |outcome: &&Outcome| self.shows(outcome);
         let binding = decision.binding().filter(shown);

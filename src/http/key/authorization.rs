@@ -94,10 +94,8 @@ fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
 }
 
-/// Returns the user name that counts, if there is one.
-///
-/// It is decoded as leniently as any server might, because a client whose name only the application can read would
-/// escape the limit. Names that only some servers can read are ambiguous.
+/// Decodes as leniently as any server might, because a client whose name only the application can read would escape the
+/// limit. Names that only some servers can read are ambiguous.
 pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
     let Some(found) = credentials(parts, "Basic", choices.pick)? else { return Ok(None) };
     let mut user = decoded(found).ok_or(Ambiguous)?;
@@ -106,8 +104,7 @@ pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
     if text(&user).is_some() { Ok(Some(choices.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
 }
 
-/// Decodes base64 (<https://www.rfc-editor.org/rfc/rfc4648#section-4>), with or without padding, and ignores surplus
-/// bits.
+/// Source: <https://www.rfc-editor.org/rfc/rfc4648#section-4>. Padding and surplus bits do not matter.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     let digits = match text {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,

@@ -29,7 +29,6 @@ const LEAST_SITE: u8 = 48;
 pub struct ClientIp {
     trust: Option<Trust>,
     source: Option<ForwardHeader>,
-    /// `true` if a peer without an address is a trusted proxy.
     unix_socket: bool,
     /// In bits, at most 128. 56 if it is not set.
     v6_prefix: Option<u8>,
@@ -252,8 +251,7 @@ impl ClientIp {
         ))
     }
 
-    /// Fills open settings from the layer's client. Fails if they contradict it, or trust every peer. A layer that
-    /// trusts proxies reads one header, even if none is set.
+    /// A layer that trusts proxies reads one header, even if none is set.
     pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
         self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
@@ -282,7 +280,6 @@ impl ClientIp {
         self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
     }
 
-    /// Returns `true` if the proxy at `address` is trusted, after `passed` others.
     fn trusts(&self, passed: usize, address: IpAddr) -> bool {
         self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
     }

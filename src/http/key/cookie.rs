@@ -23,19 +23,16 @@ pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a P
     value.map(|value| value.ok_or(Ambiguous)).transpose()
 }
 
-/// Pair that some server may read as the wanted cookie.
 struct Found<'a> {
     /// In normal form. `None` if servers read it in different ways.
     value: Option<Cow<'a, [u8]>>,
     /// As sent. `None` if there is only the name.
     raw: Option<&'a [u8]>,
-    /// `true` if the name has neither percent-encoding nor tabs around it.
     has_name: bool,
     line: &'a [u8],
 }
 
-/// Returns the cookies of a name in all lines, because HTTP/2 splits the header. The `cookie` crate parses text only,
-/// so one cookie that is not UTF-8 would hide the others of its line.
+/// The `cookie` crate would hide all cookies of a line if one is not UTF-8.
 fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');
@@ -57,7 +54,6 @@ impl<'a> Found<'a> {
         })
     }
 
-    /// Returns `true` if all servers see it, however they compare names and drop malformed values or lines.
     fn is_seen_by_all(&self) -> bool {
         let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
         let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
@@ -87,7 +83,6 @@ fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Strips all white space and quotes around a decoded value, because some may have been encoded, and others not.
 pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     loop {
         let inner = unquoted(decoded.trim_ascii()).trim_ascii();
@@ -98,7 +93,6 @@ pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     }
 }
 
-/// Strips what may be white space, in UTF-8 or with a byte for each character.
 fn in_ascii(mut name: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | 0x80.., rest @ ..] | [rest @ .., b' ' | b'\t' | 0x80..] = name {
         name = rest;

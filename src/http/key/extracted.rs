@@ -55,7 +55,6 @@ pub enum Extracted {
 }
 
 impl Extracted {
-    /// Returns the key, with its values for lookups. The error is `self`, if there is no key.
     pub(crate) fn into_key(self) -> Result<(Key, RawValues), Self> {
         match self {
             Extracted::Key(key) => Ok((key, RawValues::default())),
@@ -101,7 +100,6 @@ impl fmt::Display for Ambiguous {
 
 impl StdError for Ambiguous {}
 
-/// Kind of keys from text without a kind.
 const KIND: &str = "key";
 
 impl From<Key> for Extracted {
@@ -135,13 +133,11 @@ macro_rules! number {
 number!(i32, i64, u32, u64);
 
 impl From<IpAddr> for Extracted {
-    /// Keys an IPv4 address whole, and an IPv6 address by its /56 prefix.
     fn from(address: IpAddr) -> Self {
         Extracted::Key(ip_key(address, DEFAULT_V6_PREFIX))
     }
 }
 
-/// Keeps text that is so long that the key holds only a hash of it.
 fn of_text(text: impl AsRef<[u8]>) -> Extracted {
     let key = Key::new(KIND, &text);
     if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }

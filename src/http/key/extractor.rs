@@ -220,7 +220,6 @@ pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
     }
 }
 
-/// Joins keys, and awaits pending ones concurrently.
 fn join_all(found: impl Iterator<Item = MaybeFuture<Extracted>>) -> MaybeFuture<Extracted> {
     let joined = found.reduce(|first, second| match (first, second) {
         (MaybeFuture::Ready(first), MaybeFuture::Ready(second)) => MaybeFuture::Ready(join(first, second)),
@@ -360,7 +359,6 @@ pub struct KeyInfo {
     pub address_in_key: bool,
     pub(crate) bannable: Bannable,
     pub(super) joined: Option<(TypeId, Joined)>,
-    /// `true` if there is no key without the peer's address.
     pub(crate) needs_peer: bool,
     pub(crate) needs_route: bool,
 }
@@ -451,8 +449,7 @@ impl MissingKey {
 /// Who else a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bannable {
-    /// The client itself, and those who share its address or account: the key comes from the connection, trusted
-    /// proxies or the server.
+    /// Others who share its address or account.
     Client,
     /// Perhaps others: clients choose the key. A ban needs [verified](crate::Ban::of_verified_keys) keys.
     #[default]

@@ -16,7 +16,6 @@ use tonic::transport::server::TcpConnectInfo;
 
 use crate::core::Key;
 
-/// Includes the colon.
 const KIND: usize = "ip:".len();
 
 /// In bits: a site is usually delegated a /56, which has 2^72 addresses.
@@ -70,7 +69,6 @@ pub(crate) fn counted(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Maps networks of IPv4 addresses in IPv6 to IPv4, and no others.
 pub(crate) fn canonical(net: IpNet) -> IpNet {
     let mapped = match net {
         IpNet::V4(_) => None,
@@ -79,8 +77,7 @@ pub(crate) fn canonical(net: IpNet) -> IpNet {
     mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
-/// Parses a CIDR, or an address as its own network. Rejects leading zeros, unlike `ipnet`, because some take them for
-/// octal.
+/// Rejects leading zeros, unlike `ipnet`, because some take them for octal.
 pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse().ok().map(|address: IpAddr| address.to_canonical().into());

@@ -20,12 +20,10 @@ use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 #[derive(Clone)]
 #[must_use]
 pub struct KeyLookup {
-    /// Extracts the key to look up by.
     pub(super) by: Arc<dyn KeyExtractor>,
     lookups: Lookups<FoundKey>,
 }
 
-/// Has neither raw values nor an error.
 struct FoundKey(Extracted);
 
 /// Identifies clients by the key that an asynchronous function returns for another key, such as the account of a token.

@@ -11,7 +11,6 @@ use super::{KeyExtractor, ValueKey};
 use crate::core::{Error, Key};
 use crate::limiter::lookup::RawValues;
 
-/// Returns the parts of a joined key, in their order, or the key itself.
 pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
     match (key as &dyn Any).downcast_ref() {
         Some(Joined { parts: joined }) => joined.iter().flat_map(|part| parts(&**part)).collect(),
@@ -19,7 +18,6 @@ pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
     }
 }
 
-/// Returns the key of these values, one for each part. Error messages leave values out, because they may be secrets.
 pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Result<Key, Error> {
     let Some(kind) = key.info().kind else {
         return Err(Error::invalid(
@@ -36,8 +34,7 @@ pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Res
     joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
 }
 
-/// Offers the values that the key contains hashes of, for lookups. Users' extractors return a
-/// [`Secret`](super::Secret), but the ones here run for every request, and few have a lookup.
+/// Users' extractors return a [`Secret`](super::Secret) instead. These run for every request, and few have a lookup.
 pub(crate) fn offer_raw_values(key: &dyn KeyExtractor, request: &Parts, offered: &mut RawValues) {
     for part in parts(key) {
         let part: &dyn Any = part;

@@ -46,7 +46,6 @@ impl Trust {
         }
     }
 
-    /// Returns `true` if the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
             Trust::Hops(trusted) => passed < *trusted,
@@ -60,18 +59,15 @@ impl Trust {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Longest chain of proxies. Empty elements of a list count.
 const MOST_HOPS: usize = 64;
 
 /// In bytes: enough for all parameters of `Forwarded`.
 const LONGEST_HOP: usize = 1024;
 
-/// Header to read. Only one, because a client can send any header that a proxy does not overwrite.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ForwardHeader {
     XForwardedFor,
     Forwarded,
-    /// One line with one address, not a list.
     Single(HeaderName),
 }
 
@@ -122,7 +118,6 @@ impl ForwardHeader {
     }
 }
 
-/// From the right, a quote is escaped by an odd number of backslashes before it.
 fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     // An odd number of backslashes escapes the quote.
     let is_escaped = |at: usize| text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
@@ -140,7 +135,6 @@ fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
 /// Allowed between two parameters, with one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
-/// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.
 fn forwarded_address(hop: &str) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = hop.trim_matches(BETWEEN);
@@ -154,7 +148,6 @@ fn forwarded_address(hop: &str) -> Option<IpAddr> {
     address(found?)
 }
 
-/// Splits off the first parameter: its name, its value, and the parameters after it.
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.split_once('=')?;
     let (value, rest) = match rest.strip_prefix('"') {
@@ -172,7 +165,6 @@ fn plain(text: &str) -> Option<(&str, &str)> {
     (!value.contains('"')).then_some((value, rest))
 }
 
-/// Escapes are not resolved, because an address has none.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -201,7 +193,6 @@ fn v4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// Drops the zone (`%eth0`), because it has a meaning only on the proxy's own host.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = text.split_once('%').map_or(text, |(address, _zone)| address);
     address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)

@@ -13,7 +13,6 @@ type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 #[derive(Clone)]
 pub(super) struct Choices {
     pub(super) pick: Pick,
-    /// `true` if ASCII letters are lower-cased, after `normalize`.
     pub(super) ignores_case: bool,
     pub(super) normalize: Option<Arc<Normalize>>,
 }
@@ -36,12 +35,10 @@ impl Choices {
     }
 }
 
-/// In normal form.
 pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// All must be equal.
     Same,
     First,
     Last,
@@ -66,7 +63,6 @@ pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
     str::from_utf8(value).ok().map(str::as_bytes)
 }
 
-/// Does not copy the text.
 pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -74,8 +70,7 @@ pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Trims optional white space, which HTTP/2 keeps and HTTP/1 drops:
-/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+/// HTTP/2 keeps white space, HTTP/1 drops it: <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
 pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;

@@ -59,7 +59,6 @@ impl KeyExtractor for Route {
         MaybeFuture::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
     }
 
-    /// Templates are the server's, and do not identify a client.
     fn info(&self) -> KeyInfo {
         let info = KeyInfo::new("route").shared().unforgeable();
         KeyInfo { needs_route: true, ..info }
@@ -104,7 +103,6 @@ fn is_routed(whole: &str, parts: &Parts) -> bool {
     path == whole || whole.strip_suffix(path).is_some_and(is_nested)
 }
 
-/// Matches a path with a template. `None` if they differ.
 fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&'a str; 1]>> {
     let (mut rest, mut found) = (path, SmallVec::new());
     for piece in pieces(template) {

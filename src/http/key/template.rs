@@ -19,8 +19,7 @@ pub(crate) fn matched(_: &Parts) -> Option<&str> {
     None
 }
 
-/// Drops the second slash at the end. The root of a nested service has one or two there, because the request has none
-/// or one.
+/// Drops the second slash at the end: the root of a nested service has one or two, and is one route.
 pub(crate) fn normal(mut template: &str) -> &str {
     while let Some(shorter) = template.strip_suffix('/').filter(|shorter| shorter.ends_with('/')) {
         template = shorter;
@@ -53,7 +52,6 @@ pub(super) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, M
     })
 }
 
-/// Returns `true` if a path can match this template, in a router from `Router::new`.
 pub(crate) fn is_template(template: &str) -> bool {
     let old = |segment: &str| segment.starts_with([':', '*']);
     let fits = |piece| match piece {

@@ -33,7 +33,6 @@ use crate::core::{Error, Key, KeyKind, MaybeFuture};
 pub struct ValueKey {
     source: ValueSource,
     kind: KeyKind,
-    /// `true` if keys hold the value itself, not a hash of it.
     plain: bool,
     choices: Choices,
 }
@@ -348,7 +347,6 @@ impl fmt::Debug for ValueKey {
     }
 }
 
-/// Parses queries as forms, like axum's `Query`.
 fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let values = |piece: &'a str| {

@@ -146,7 +146,6 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |gate| gate.client = client.clone())
     }
 
-    /// Replaces all policies, and applies `change` in the same swap, before them.
     fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
         let before = self.layer.gate.load_full();
         let count = before.policies.len();

@@ -16,10 +16,8 @@ use ipnet::IpNet;
 use crate::core::{Error, Key};
 use crate::http::key::{KeyExtractor, canonical, counted, parse_net, parts};
 
-/// In characters.
 const LONGEST_SHOWN: usize = 64;
 
-/// Characters around and between addresses in lists, ranges and authorities.
 const SEPARATORS: &[char] =
     &['/', '\\', '-', '\u{2013}', '\u{2014}', '~', ',', ';', '[', ']', '(', ')', '<', '>', '"', '\'', '!', '+', '='];
 
@@ -64,7 +62,6 @@ const SEPARATORS: &[char] =
 #[must_use]
 pub struct AccessList {
     items: Vec<ListItem>,
-    /// In [`canonical`] form.
     nets: Vec<IpNet>,
     /// Escaped and hashed like keys, with the escaped kinds of the keys that they are for. `None` is any kind.
     values: HashMap<Box<str>, Vec<Option<Box<str>>>>,
@@ -195,7 +192,6 @@ impl AccessList {
         !self.serves_unknown
     }
 
-    /// Returns `true` for the first request without an address. It is logged, because the list may have no effect.
     pub(crate) fn meets_unknown(&self) -> bool {
         !self.met_unknown.load(Ordering::Relaxed) && !self.met_unknown.swap(true, Ordering::Relaxed)
     }
@@ -219,8 +215,7 @@ impl AccessList {
         !self.nets.is_empty()
     }
 
-    /// Returns the position, counted from 1, of the first entry that no request can match, and what an error says of
-    /// it.
+    /// The position counts from 1. The text is for an error.
     pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, String)> {
         let parts = parts(key);
         let place = self.items.iter().position(|item| !parts.iter().any(|part| item.can_match(*part)))?;

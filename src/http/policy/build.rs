@@ -35,11 +35,7 @@ impl Policy {
         Self { extractor: Arc::clone(&key), key: Some(key), info, warned: Arc::default(), ..self }
     }
 
-    /// Fills the settings that the key leaves open from the layer's client.
-    ///
-    /// # Errors
-    ///
-    /// If they contradict each other. The message names the policy.
+    /// Fills the settings that the key leaves open. Fails if the layer's client contradicts them.
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));

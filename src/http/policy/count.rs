@@ -56,13 +56,10 @@ pub struct Count(CountBy);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals;
 
-/// In the extensions of a denial, if an outer layer may [await](AwaitsRefusals) it, or the request has its handle.
-/// [`unavailable`](crate::response::unavailable) always has it.
+/// In the extensions of a denial that an outer layer may [await](AwaitsRefusals), or whose request has its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// By a layer, which did not call its inner service.
     Inside,
-    /// By the handler, with a denial from its handle.
     ByHandler,
 }
 
@@ -189,7 +186,6 @@ impl Count {
         matches!(self.0, CountBy::Served | CountBy::Outcome { .. })
     }
 
-    /// Returns `true` if no response counts, because no status was given.
     pub(super) fn is_of_none(&self) -> bool {
         matches!(&self.0, CountBy::Statuses(statuses) if statuses.is_empty())
     }

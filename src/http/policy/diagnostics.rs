@@ -19,7 +19,7 @@ use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {
-    /// Fails if the policy cannot do what it is for. Lists of clients may be computed, and empty at times.
+    /// Lists of clients may be computed, and empty at times.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
         let fault = fault.or_else(|| self.options.scope.fault());
@@ -56,8 +56,7 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// The quota must hold a request's cost. The cost must not be 0 unless requests are denied for another reason. Some
-    /// responses must count.
+    /// Closures and tiers may change the cost.
     fn cost_fault(&self) -> Option<String> {
         let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
         let is_fixed = cost_by.is_none() && unit.is_none();
@@ -116,7 +115,6 @@ impl Policy {
         tracing::warn!(code = "TG001", policy = self.name(), set_by, "request has no key and no limit");
     }
 
-    /// Warns if the key is missing because the server does not know the peer's address.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
         let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
@@ -143,8 +141,7 @@ impl Policy {
         }
     }
 
-    /// Warns if a route of the policy, which does not apply, is the path of the request. Within `Router::nest` that may
-    /// be the route of another policy.
+    /// Within `Router::nest` the path may be the route of another policy.
     pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
         let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
             return;

@@ -60,7 +60,6 @@ pub struct Policy {
     rule: Rule,
     /// `None` counts all requests together.
     key: Option<Arc<dyn KeyExtractor>>,
-    /// The key's extractor, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
     info: KeyInfo,
     /// Client of address lists, with the settings of the layer's client. `None` without a layer, or axum.
@@ -235,7 +234,6 @@ impl Policy {
         self.options.critical.as_ref().is_none_or(|is_critical| is_critical(parts))
     }
 
-    /// Fails if a key is of another kind than the policy counts by. A policy without a key counts by any.
     pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
         match self.info.kind.as_deref() {
             Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
@@ -255,7 +253,6 @@ impl Policy {
         &self.options
     }
 
-    /// Returns `true` if its units or strikes depend on denials by inner layers.
     pub(crate) fn awaits_refusals(&self) -> bool {
         let Options { count, bans_on, .. } = &self.options;
         [count, bans_on].into_iter().flatten().any(Count::awaits_refusals)
@@ -273,8 +270,7 @@ impl Policy {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }
 
-    /// Returns `true` if no client can read another client's state by what it sends: this affects neither key nor
-    /// quota.
+    /// Returns `true` if neither key nor quota depends on what clients send.
     pub(crate) fn is_unforgeable(&self) -> bool {
         self.info.unforgeable && self.options.tier.is_none()
     }
@@ -290,7 +286,7 @@ pub(crate) struct Options {
     client: ClientIp,
     /// `None` is the extractor's own rule.
     missing_key: Option<MissingKey>,
-    /// Units by the head of a request, instead of the rule's cost. An error is the least that an ambiguous cost may be.
+    /// An error is the least that an ambiguous cost may be.
     pub(crate) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
     advertised: bool,
     pub(crate) metered: bool,

@@ -25,7 +25,6 @@ pub(crate) struct Scope {
     pub(super) routes: Option<Arc<[Box<str>]>>,
     pub(super) when: Option<Arc<Predicate>>,
     pub(super) preflights: bool,
-    /// `true` if preflights need no key where others do.
     pub(super) keyless_preflights: bool,
 }
 
@@ -33,7 +32,6 @@ pub(crate) struct Scope {
 pub(crate) struct Terms {
     /// If `false`, only the lists and the key are checked.
     pub(crate) counted: bool,
-    /// `true` if a key is needed, where the policy requires one.
     pub(crate) keyed: bool,
 }
 
@@ -47,7 +45,6 @@ impl Scope {
         self.when.as_ref().is_none_or(|when| when(parts))
     }
 
-    /// `None` if the policy does not apply.
     pub(crate) fn terms(&self, parts: &Parts) -> Option<Terms> {
         let covered = self.methods.as_ref().is_none_or(|methods| is_listed(&parts.method, methods))
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))

@@ -20,7 +20,6 @@ use tokio::time::timeout;
 /// One permit for each body that the process drains.
 static PERMITS: Semaphore = Semaphore::const_new(1_024);
 
-/// A client that sends nothing for so long has stopped.
 const IDLE: Duration = Duration::from_secs(2);
 
 /// Longest body that a server reads by itself, in bytes.
@@ -69,8 +68,7 @@ impl Drain {
         }
     }
 
-    /// Drains in a task, because the server sends the response only once the service returned it. `false` if nothing is
-    /// drained.
+    /// Drains in a task, because the server sends the response only once the service returned it.
     fn spawn(self, body: impl Body + Send + 'static) -> bool {
         if self.max_bytes == 0 || self.time.is_zero() {
             return false;

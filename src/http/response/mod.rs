@@ -43,7 +43,6 @@ pub(crate) enum Refusal {
     NoKey,
     Ambiguous,
     Denied,
-    /// The store, or the lookup of a key, failed or timed out.
     Failed(Error),
 }
 
@@ -76,8 +75,7 @@ impl Responses {
         Self { headers, on_denied: None, exposes_decisions: false, drain: Drain::default() }
     }
 
-    /// Responds without a body to HEAD. `next_probe` returns how long the failed store is not called, for
-    /// `Retry-After`.
+    /// `next_probe` returns how long the failed store is not called, for `Retry-After`.
     pub(crate) fn of(
         &self,
         refusal: Refusal,
@@ -113,8 +111,7 @@ impl Responses {
         }
     }
 
-    /// Keeps headers that the application has set. For gRPC the wait is at least 1 ms, because 0 would mean to retry at
-    /// once.
+    /// For gRPC the wait is at least 1 ms, because 0 would mean to retry at once.
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
         let reason =
             if decision.is_banned() { DenialReason::Banned(decision) } else { DenialReason::RateLimited(decision) };
@@ -174,7 +171,6 @@ impl Responses {
     }
 }
 
-/// Adds the headers of a problem document, unless the application set them.
 fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Response<Bytes> {
     headers.remove(CONTENT_TYPE);
     headers.extend(mem::take(response.headers_mut()));

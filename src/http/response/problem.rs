@@ -15,7 +15,6 @@ use super::seconds;
 use crate::core::{Digits, PolicyName};
 use crate::http::headers::{NO_STORE, PROBLEM, number};
 
-/// Document up to its detail.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota Exceeded","status":429,"detail":""#,
@@ -78,7 +77,6 @@ pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     reduced_capacity(IN, seconds(wait, 0), &["\"}"])
 }
 
-/// The wait is at least 1 s, and a guess.
 pub(crate) fn unavailable_by(name: &PolicyName, wait: Duration) -> Response<Bytes> {
     // A name needs no escaping.
     reduced_capacity(ABOUT, seconds(wait, 0), &["\",\"violated-policies\":[\"", name.as_str(), "\"]}"])
@@ -97,7 +95,6 @@ fn unit(seconds: u64) -> &'static str {
     if seconds == 1 { " second." } else { " seconds." }
 }
 
-/// No cache may keep the response.
 fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
     // Of the exact size, because another would be allocated again.
     let mut response = Response::new(text.concat().into());

@@ -64,9 +64,7 @@ pin_project! {
     #[derive(Debug)]
     #[project = BodyProjection]
     enum BodyKind<B> {
-        /// Nothing is left to settle.
         Inner { #[pin] body: B },
-        /// A gRPC call, settled at its end.
         Call { #[pin] body: B, ending: Box<Ending> },
         /// A denial or a status. Empty once it was sent.
         Own { bytes: Bytes },
@@ -170,8 +168,7 @@ fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>)
     }
 }
 
-/// Passes on the inner service's response once its request is settled, with the decision and the headers. Its body
-/// holds the slots, and the account if trailers still settle something.
+/// The body holds the slots, and the account if trailers still settle something.
 pub(super) fn pass<R, E>(returned: Result<Response<R>, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
 where
     R: Body,

@@ -20,10 +20,8 @@ pub(super) type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as B
 
 /// Settlement that depends on a call's trailers. Dropped before them, the debts do not change.
 pub(super) struct Ending {
-    /// `None` once the call is settled.
     account: Option<Account>,
-    /// Trailers that wait for their settlement. The mutex is never locked. It makes bodies `Sync`, because the future
-    /// may not be.
+    /// The mutex is never locked. It makes bodies `Sync`, because the future may not be.
     held: Option<(Mutex<InTime>, HeaderMap)>,
 }
 
@@ -32,7 +30,6 @@ impl Ending {
         Self { account: Some(account), held: None }
     }
 
-    /// Returns `true` if the body has not ended although the inner one has.
     pub(super) fn holds_trailers(&self) -> bool {
         self.held.is_some()
     }
@@ -67,7 +64,6 @@ impl Ending {
         Poll::Ready(self.held.take().map(|(_, trailers)| Ok(Frame::trailers(trailers))))
     }
 
-    /// Settles the call, unless it is settled. Its trailers have to wait for the result.
     fn settle(&mut self, has_failed: bool) -> Option<InTime> {
         self.account.take()?.settle_call(has_failed)
     }

@@ -55,7 +55,6 @@ pin_project! {
     #[project = StateProjection]
     // Each `Option` is taken once, on the way to the next state.
     enum State<S, Q, F, A> {
-        /// The inner service is ready.
         Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
         /// Waits in a leaky bucket, and then until the inner service is ready again.
         Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },

@@ -35,7 +35,6 @@ type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> 
 type SharedResult<V> = Result<V, Arc<Error>>;
 
 pub(crate) trait Looked: Clone + Send + Sync + 'static {
-    /// Returns `true` if it is empty, which has a shorter TTL.
     fn is_nothing(&self) -> bool;
 }
 
@@ -51,17 +50,13 @@ struct State<V> {
     results: Cache<Key, Cached<V>>,
     /// Until when a key's stale result is used at once. Not in `results`, so that it evicts none.
     late: Cache<Key, Instant>,
-    /// One permit for each lookup in flight.
     in_flight: Semaphore,
-    /// Rate limit of the `lookups_full` log line.
     full: Lines,
-    /// Rate limit of the `lookup_failed` log line.
     failed: Lines,
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
-    /// In keys.
     pub(crate) capacity: u64,
     pub(crate) lifetime: Duration,
     pub(crate) timeout: Duration,
@@ -104,10 +99,8 @@ impl<V: Looked> Lookups<V> {
         Self { look: self.look, state: State::new(settings) }
     }
 
-    /// Returns the result, at once if it is cached.
-    ///
-    /// Otherwise the lookup starts at the first poll, and continues and is cached even if it is not polled again.
-    /// Outside of a runtime the function is called directly, for this request alone.
+    /// Pending lookups start at the first poll, and continue even if they are not polled again. Outside of a runtime
+    /// the function is called directly, for this request alone.
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> MaybeFuture<Result<V, Error>> {
         let stale = match now(self.state.results.get(key)) {
             Some(cached) if !cached.has_expired() => return MaybeFuture::Ready(unshared(cached.result)),
@@ -152,7 +145,6 @@ impl<V: Looked> Lookups<V> {
         found.result
     }
 
-    /// Calls the application's function. On an error, returns a stale result if there is one.
     async fn look(&self, wanted: Lookup, stale: Option<Cached<V>>) -> Cached<V> {
         let State { settings, in_flight, .. } = &*self.state;
         let Ok(_permit) = in_flight.try_acquire() else {
@@ -221,7 +213,6 @@ impl<V> Cached<V> {
         Self { result, expires, stale_until: expires + lifetime }
     }
 
-    /// Postpones the next lookup of a stale result, but not the end of its use.
     fn postponed(self) -> Self {
         Self { expires: (Instant::now() + FAILED_FOR).min(self.stale_until), ..self }
     }

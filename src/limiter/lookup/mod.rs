@@ -20,7 +20,6 @@ pub(crate) use self::cache::{Looked, Lookups};
 #[cfg(feature = "lookup")]
 use crate::core::Key;
 
-/// Bound because a request may have any number of values.
 const MOST_VALUES: usize = 64;
 
 /// Key of a lookup, and the values it was made from.
