@@ -541,7 +541,7 @@ impl Limiter {
     /// Sets the timeout of one decision. 0 becomes 1 ms.
     ///
     /// The default is the [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
-    /// Lookups of tiers run before the decision, with a [timeout](crate::policy::TierLookup::timeout) of their own.
+    /// Lookups of tiers run before the decision, with their own [timeout](crate::policy::TierLookup::timeout).
     ///
     /// The store keeps to its own timeout if that is shorter: see
     /// [`RateLimitLayer::timeout`](crate::RateLimitLayer::timeout).

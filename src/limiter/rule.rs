@@ -26,7 +26,7 @@ use crate::store::BanCheck;
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Quota, Rule};
 ///
-/// // The second rule is on trial: it counts, and refuses nothing.
+/// // The second rule is on trial: it counts, and denies nothing.
 /// let limiter = Limiter::new(MemoryStore::new(), [
 ///     Rule::new("mail", Quota::per_hour(100)),
 ///     Rule::new("mail-daily", Quota::per_hour(1_000)).shadow(),
@@ -110,7 +110,7 @@ impl Rule {
 
     /// Sets shadow mode, to try a rule on real traffic: it decides and counts, and never denies.
     ///
-    /// What it would have denied is in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check
+    /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check
     /// that the rule would deny takes nothing from it.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }

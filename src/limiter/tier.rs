@@ -140,7 +140,7 @@ impl TierLookup {
     ///     Ok(Some(Quota::per_minute(5_000)))
     /// }
     ///
-    /// While the database is unavailable, no client has less than the smallest paid plan.
+    /// // While the database is unavailable, no client has less than the smallest paid plan.
     /// let tiers = TierLookup::new(plan).on_unknown(UnknownTier::Quota(Quota::per_minute(1_000)));
     /// # let _ = tiers;
     /// ```

@@ -61,7 +61,7 @@ pub struct ActualCost(pub u64);
 ///
 /// It can be cloned, and used after the head of the response was sent: while a body is streamed, say.
 ///
-/// Where layers are nested, it is the handle of the innermost layer, and [`outer`](Self::outer) returns the next one.
+/// If layers are nested, it is the handle of the innermost layer, and [`outer`](Self::outer) returns the next one.
 ///
 /// Charges, refunds and checks are settled with the request, and are in the headers of its response if they happened
 /// before them. If the store fails to settle something, that is logged, and neither repeated nor refunded.

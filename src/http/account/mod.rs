@@ -194,7 +194,7 @@ struct Shared {
     gate: Arc<Gate>,
     decision: Decision,
     debts: Mutex<Debts>,
-    /// Has one permit, for the settlement in flight.
+    /// One permit, for the settlement in flight.
     turn: Semaphore,
     is_nested: AtomicBool,
     has_let_in: AtomicBool,

@@ -251,7 +251,7 @@ impl<'a> Judge<'a> {
 }
 
 impl Judge<'_> {
-    /// Where the key contains the client's address, the requests of one address share a counter. Otherwise all
+    /// If the key contains the client's address, the requests of one address share a counter. Otherwise all
     /// ambiguous requests share one. A deny list of values denies the request, because any of them may be the client's.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;

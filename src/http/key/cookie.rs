@@ -26,7 +26,7 @@ pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a P
 struct Found<'a> {
     /// In normal form. `None` if servers read it in different ways.
     value: Option<Cow<'a, [u8]>>,
-    /// As sent. `None` if there is only the name.
+    /// Undecoded. `None` if there is only the name.
     raw: Option<&'a [u8]>,
     has_name: bool,
     line: &'a [u8],

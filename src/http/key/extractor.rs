@@ -24,7 +24,7 @@ use crate::core::{Key, MaybeFuture};
 /// there is [`lookup`](super::lookup), which protects the database it queries.
 ///
 /// A tuple of two to four extractors, each of them `Clone`, is an extractor. Its key joins the keys of all parts, so
-/// each combination of values has a counter of its own, and a request without one of them has no key. All parts run for
+/// each combination of values has its own counter, and a request without one of them has no key. All parts run for
 /// each request, and pending parts are awaited concurrently.
 ///
 /// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is added to a layer, and
@@ -345,7 +345,7 @@ pub struct KeyInfo {
     pub kind: Option<Cow<'static, str>>,
     /// Rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
     pub missing_key: MissingKey,
-    /// `true` if no client can get another client's key by what it writes into a request: the key comes from the
+    /// `true` if no client can get another client's key through the content of a request: the key comes from the
     /// connection or from the server, or does not identify a client.
     ///
     /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys. A
@@ -420,7 +420,7 @@ impl KeyInfo {
 /// use tollgate::policy::MissingKey;
 /// use tollgate::{Policy, Quota, key};
 ///
-/// // Requests without an API key are refused with 403.
+/// // Requests without an API key are denied with 403.
 /// let policy = Policy::new("api", Quota::per_minute(100))
 ///     .key(key::header("x-api-key"))
 ///     .missing_key(MissingKey::Deny);
@@ -446,7 +446,7 @@ impl MissingKey {
     }
 }
 
-/// Who else a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
+/// Others that a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bannable {
     /// Others who share its address or account.

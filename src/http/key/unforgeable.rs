@@ -23,7 +23,7 @@ struct Global;
 /// ```
 /// use tollgate::{Policy, Quota, key};
 ///
-/// No more than 5,000 requests per second, from all clients together.
+/// // No more than 5,000 requests per second, from all clients together.
 /// let policy = Policy::new("capacity", Quota::per_second(5_000)).key(key::global());
 /// # let _ = policy;
 /// ```

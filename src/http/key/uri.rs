@@ -31,7 +31,7 @@ pub(super) struct Host;
 /// it is empty, or if it is malformed: with user information, `%`, an empty label, an invalid port, or an IP address
 /// in a form such as `127.1`.
 ///
-/// The client chooses the host: each invented host starts a counter of its own, unless an outer layer denies unknown
+/// The client chooses the host: each invented host starts its own counter, unless an outer layer denies unknown
 /// hosts.
 ///
 /// # Examples
@@ -156,7 +156,7 @@ pub(super) struct Path;
 /// (`//abc`), a dot segment (`/a/../abc`), an encoded slash, a backslash, an encoded NUL, a `%` that encodes nothing,
 /// or bytes that are not UTF-8 when decoded.
 ///
-/// The client chooses the path: each invented path starts a counter of its own. Prefer `route`, of the feature `axum`.
+/// The client chooses the path: each invented path starts its own counter. Prefer `route`, of the feature `axum`.
 ///
 /// # Examples
 ///

@@ -26,7 +26,7 @@ use crate::core::{Error, Key, KeyKind, MaybeFuture};
 ///
 /// Created by [`header`](super::header), [`cookie`](super::cookie()), [`query`](super::query()),
 /// [`path_param`](super::path_param()) and [`basic_user`](super::basic_user()), which have the rules and examples.
-/// Where a request has several values that differ, the key is [ambiguous](Extracted::Ambiguous), unless
+/// If a request has several values that differ, the key is [ambiguous](Extracted::Ambiguous), unless
 /// [`first`](Self::first) or [`last`](Self::last) states which of them the application reads.
 #[derive(Clone)]
 #[must_use]
@@ -56,7 +56,7 @@ enum ValueSource {
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the header has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each invented value starts a counter of its own, unless an outer layer has verified
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified
 /// it.
 ///
 /// # Panics
@@ -116,7 +116,7 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the cookie has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each invented value starts a counter of its own, unless an outer layer has verified
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified
 /// it.
 ///
 /// # Examples
@@ -149,7 +149,7 @@ pub fn cookie(name: impl AsRef<str>) -> ValueKey {
 /// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
 /// without the parameter has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each invented value starts a counter of its own.
+/// The client chooses the value: each invented value starts its own counter.
 ///
 /// # Examples
 ///
@@ -212,7 +212,7 @@ pub fn path_param(name: impl AsRef<str>) -> ValueKey {
 /// [`first`](ValueKey::first) or [`last`](ValueKey::last) picks one, of whichever scheme.
 ///
 /// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
-/// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each invented name starts a counter of its own.
+/// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each invented name starts its own counter.
 ///
 /// # Examples
 ///

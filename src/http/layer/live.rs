@@ -114,7 +114,7 @@ impl LiveLayer {
 
     /// Removes all policies, so that every request is allowed, until others [replace](Self::replace_policies) them.
     ///
-    /// Requests that are in progress are settled by the policies that admitted them.
+    /// Requests that are in progress are settled by the policies that allowed them.
     pub fn remove_policies(&self) {
         self.layer.gate.load().limits.warned.no_rules_is_meant();
         self.publish(&[], |_| {});
@@ -204,7 +204,7 @@ impl LiveLayer {
     /// half-open while a probe is in flight. It counts the requests of this layer, its clones, and the services and
     /// limiters made from them.
     ///
-    /// On a Redis Cluster each primary has a breaker of its own: see
+    /// On a Redis Cluster each primary has its own breaker: see
     /// [`RedisStore::breakers`](crate::RedisStore::breakers).
     ///
     /// # Examples

@@ -42,7 +42,7 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 ///
 /// A request that passes a layer and, further inside, the same layer or a clone of it is counted once by each policy:
 /// the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG010). If a
-/// handler sends several requests with the extensions of its own request, all but the first are counted.
+/// handler sends several requests with the extensions of the request that it handles, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters. Services that were made before keep their
 /// settings. Set everything first, then apply the layer, or make it [`live`](Self::live) to replace its policies or
@@ -212,7 +212,7 @@ impl RateLimitLayer {
 
     /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it.
     ///
-    /// Where nothing of a request is settled later, that saves two allocations.
+    /// If nothing of a request is settled later, that saves two allocations.
     ///
     /// Handlers then cannot read the decision, charge, refund, check or hold slots: they find the handle of an outer
     /// layer, if that has one. Inner layers do not know of this one, so they may warn that nothing limits a request. An
@@ -287,7 +287,7 @@ impl RateLimitLayer {
     /// ```
     /// use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer};
     ///
-    /// // Too many attempts are worse than none: refuse them with 503 while nothing can be counted.
+    /// // Too many attempts are worse than none: deny them with 503 while nothing can be counted.
     /// let policy = Policy::new("login", Quota::per_minute(5));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_failure(OnFailure::Deny);
     /// # let _ = layer;

@@ -78,7 +78,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[track_caller]
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
         built(self.try_policies(policies))
@@ -99,7 +99,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn ip(self, quota: Quota) -> Self {
@@ -110,7 +110,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     #[cfg(feature = "axum")]
     pub fn try_ip(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("ip", quota).key(key::client_ip()))
@@ -123,7 +123,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     ///
     /// # Examples
     ///
@@ -142,7 +142,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     pub fn try_user(self, quota: Quota, key: impl KeyExtractor) -> Result<Self, Error> {
         self.try_policy(Policy::new("user", quota).key(key))
     }
@@ -151,7 +151,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn route(self, quota: Quota) -> Self {
@@ -162,7 +162,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     #[cfg(feature = "axum")]
     pub fn try_route(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("route", quota).key(key::route()))
@@ -172,7 +172,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[track_caller]
     pub fn global(self, quota: Quota) -> Self {
         built(self.try_global(quota))
@@ -182,7 +182,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     pub fn try_global(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("global", quota).key(key::global()))
     }

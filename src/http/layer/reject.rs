@@ -105,7 +105,7 @@ impl RateLimitLayer {
 
     /// Sets a closure that builds the responses to all denied requests and [gRPC calls](crate::RateLimit#grpc).
     ///
-    /// Where it returns `None`, the layer builds its own response. The same headers are added as with
+    /// If it returns `None`, the layer builds its own response. The same headers are added as with
     /// [`on_denied_http`](Self::on_denied_http).
     ///
     /// # Examples

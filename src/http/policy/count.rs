@@ -148,7 +148,7 @@ impl Count {
     /// Denials by the inner service count, also by [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so
     /// do errors of the inner service.
     ///
-    /// As with any count, units are taken until the response is known, and denials of such a policy are not cached. A
+    /// With this count, too, units are taken until the response is known, and denials of such a policy are not cached. A
     /// flood of requests that are denied inside is not limited by it: leave it out where the policy has to keep such
     /// floods from the inner layers.
     ///

@@ -136,7 +136,6 @@ impl Policy {
     ///
     /// If no request has such a key. If the key comes from a closure: make it with [`Key::new`], in the same way as the
     /// closure. If the key is joined: see [`key_of_parts`](Self::key_of_parts).
-    /// the key is joined: see [`key_of_parts`](Self::key_of_parts).
     ///
     /// # Examples
     ///

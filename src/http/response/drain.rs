@@ -22,7 +22,7 @@ static PERMITS: Semaphore = Semaphore::const_new(1_024);
 
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Longest body that a server reads by itself, in bytes.
+/// Longest body, in bytes, that a server reads by itself if it has arrived.
 const READ_ANYWAY: u64 = 4_096;
 
 /// Bounds of draining the body of a denied request over HTTP/1, so that its client sees the response.

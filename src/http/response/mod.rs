@@ -3,9 +3,9 @@
 //! gRPC calls get gRPC's statuses, all others a [problem document](problem), or what the application builds. The
 //! headers, `Retry-After` and `Cache-Control` are added to it.
 //!
-//! | refusal | HTTP | gRPC |
+//! | reason | HTTP | gRPC |
+//! | --- | --- | --- |
 //! | a policy denies, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
-//! | a policy refuses, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
 //! | the key is missing, or the client is on a deny list | 403 | `PERMISSION_DENIED` |
 //! | the key is ambiguous | 400 | `INVALID_ARGUMENT` |
 //! | a key extractor rejects the request | its response | the status that its response has, or is closest to |
