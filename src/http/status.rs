@@ -62,7 +62,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 ///   [allow list](crate::Policy::allow) has the client.
 /// - A client that the layer denies before the store decides, such as one on a [deny list](crate::Policy::deny), gets
 ///   the same response here if that policy applies to the status request too.
-/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: what is left of this
+/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: the rest of this
 ///   process's share, or a full quota with `Allow`. With `Deny` it is 503.
 ///
 /// # Examples
@@ -191,7 +191,7 @@ impl LiveLayer {
     /// Requests are neither authenticated nor counted. So it shows only policies whose key is
     /// [unforgeable](field@crate::key::KeyInfo::unforgeable), by the connection or the server (addresses,
     /// [extensions](crate::key::extension), the route, or one key for all), and whose quota is not chosen by a
-    /// [`tier`](Policy::tier) from what the request contains. For others there is
+    /// [`tier`](Policy::tier) from the contents of the request. For others there is
     /// [`status_service_for`](Self::status_service_for).
     ///
     /// When policies are [replaced](Self::replace_policies), policies that it must not show are left out, and a warning

@@ -157,8 +157,8 @@ impl Limiter {
     /// Returns the counters of a key, of which [permits](Counters::permit) take any number of units. It takes nothing.
     ///
     /// The [cost](crate::Rule::cost) of the rules does not matter. The limiter of a [layer](crate::LiveLayer::limiter)
-    /// takes units of all policies that it uses for the key, which count requests. So give messages a limiter of their
-    /// own, or [name](Self::only) a policy.
+    /// takes units of all policies that it uses for the key, which count requests. So give messages their own limiter,
+    /// or [name](Self::only) a policy.
     ///
     /// # Errors
     ///

@@ -59,8 +59,8 @@ type DecidingStore = Arc<FailureStore>;
 /// rules, counters and circuit breaker. [`LiveLayer::limiter`](crate::LiveLayer::limiter) returns a limiter that shares
 /// the rules and counters of a layer.
 ///
-/// With a store that waits for a server, a limiter needs a tokio runtime with timers. So does
-/// [`until_ready`](Self::until_ready).
+/// With a store that waits for a server, a limiter needs a tokio runtime with timers.
+/// [`until_ready`](Self::until_ready) needs one with any store.
 ///
 /// # Two keys
 ///
@@ -83,7 +83,7 @@ type DecidingStore = Arc<FailureStore>;
 ///
 /// A mistake in the first two is no error, but another counter, which has everything left.
 ///
-/// [`peek`](Self::peek) shows what is left and whether a key is banned. [`reset`](Self::reset) returns the units.
+/// [`peek`](Self::peek) shows what is left and whether a key is banned. [`reset`](Self::reset) resets its counters.
 /// [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other processes may
 /// deny the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the keys that are
 /// limited or banned.
@@ -290,8 +290,8 @@ impl Limiter {
     /// after 25 ms, then twice as long each time up to that wait, and at the timeout.
     ///
     /// The timeout bounds neither the last check, which may take its own [timeout](Self::timeout), nor the
-    /// [delay](Decision::delay) of a queueing leaky bucket, for which an allowed check sleeps as well. Tasks are not
-    /// allowed in the order of their calls: `BackPressureLayer` of the crate `tollgate-shed` queues them.
+    /// [delay](Decision::delay) of a queueing leaky bucket, for which an allowed check sleeps as well. Tasks do not
+    /// wait in order: `BackPressureLayer` of the crate `tollgate-shed` queues them.
     ///
     /// # Errors
     ///

@@ -110,8 +110,8 @@ impl Rule {
 
     /// Sets shadow mode, to try a rule on real traffic: it decides and counts, and never denies.
     ///
-    /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check
-    /// that the rule would deny takes nothing from it.
+    /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that the rule
+    /// would deny takes nothing from it.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }
     }

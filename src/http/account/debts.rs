@@ -12,7 +12,8 @@
 //! refunds go from the last part to the first.
 //!
 //! Strikes are no debts, because a failure that a ban counts is known only from the response. A strike is one
-//! settlement, batched with others in the background. A request that is dropped before its response strikes nothing.
+//! settlement, sent in the background together with other changes. A request that is dropped before its response
+//! strikes nothing.
 
 use std::borrow::Cow;
 use std::mem;

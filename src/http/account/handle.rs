@@ -4,7 +4,7 @@
 //! now: the size of a result, the account that is logged in to. All of it is part of the request's account, so the
 //! headers of the response agree with it.
 //!
-//! A request carries only the handle, a pointer, into the service. What a handler reads is made on demand.
+//! A request carries only the handle, a pointer, into the service. Its data is made on demand.
 
 #[cfg(feature = "axum")]
 use std::convert::Infallible;
@@ -224,7 +224,7 @@ impl RateLimitHandle {
     ///
     /// # Errors
     ///
-    /// If it is not known what the store has settled. It is not sent again: units that were perhaps charged are neither
+    /// If the result of the settlement is not known. It is not sent again: units that were perhaps charged are neither
     /// charged nor refunded later.
     ///
     /// # Cancellation
@@ -257,13 +257,12 @@ impl RateLimitHandle {
 
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if the policy allows it.
     ///
-    /// The check uses the store of this handle's layer. Do not name policies after what clients send: each name has
-    /// metrics of its own. Of the policy, only its name, quota, cost, [`count`](Policy::count),
-    /// [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
-    /// [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow), [`ban`](Policy::ban) and
-    /// [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the response of this request, for
-    /// the first 64 checks before it. Ban only keys that no client can choose for another. A cost above what the quota
-    /// holds is always denied, without a [`retry_after`](Decision::retry_after).
+    /// The check uses the store of this handle's layer. Do not name policies after what clients send: each name has its
+    /// own metrics. Of the policy, only its name, quota, cost, [`count`](Policy::count), [`metered`](Policy::metered),
+    /// [`refund_dropped`](Policy::refund_dropped), [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow),
+    /// [`ban`](Policy::ban) and [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the
+    /// response of this request, for the first 64 checks before it. Ban only keys that no client can choose for
+    /// another. A cost above what the quota holds is always denied, without a [`retry_after`](Decision::retry_after).
     ///
     /// The units of the first 64 checks before the response are settled with the request, and are in the headers. The
     /// units of later checks are settled with an earlier check of the same key, if there is one. Otherwise only

@@ -102,7 +102,7 @@ impl Account {
         debts.is_empty()
     }
 
-    /// Returns what the response has to wait for, if the client's next request may depend on it.
+    /// The response has to wait for the result, if there is one.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
         let real = response.and_then(|parts| parts.extensions.get::<ActualCost>()).map(|ActualCost(units)| *units);
         self.end(|count| count.counts(response), real)
@@ -217,7 +217,7 @@ impl Shared {
         self.gate.is_metered || debts.has_metered_check
     }
 
-    /// `is_open` if a call settles later. Returns what the response has to wait for.
+    /// `is_open` if a call settles later. The response has to wait for the result.
     fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;
         // There are no timers outside of a runtime.

@@ -60,8 +60,8 @@ impl Earlier {
                 earlier.has_others |= says_left || suffix.contains("limit") || suffix.contains("reset");
             }
         }
-        // There is a limit, but not what is left of it. Ours is stricter if it is used up, too, because it says for how
-        // long.
+        // There is a limit, but not its remaining units. Ours is stricter if it is used up, too, because it says for
+        // how long.
         if earlier.has_others && !has_left {
             earlier.left = 0;
         }

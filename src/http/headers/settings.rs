@@ -54,8 +54,8 @@ pub enum Draft {
 ///   does not change.
 /// - Headers of all other forms are compared: older drafts (`RateLimit: limit=10, remaining=4, reset=7`,
 ///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. If ours is the stricter limit, they are
-///   removed. Otherwise they do not change, and what is left of ours is not written. The same holds if they cannot be
-///   read.
+///   removed. Otherwise they do not change, and the units left of ours are not written. The same holds if they cannot
+///   be read.
 /// - Clients take two services with a policy of one name for one policy, so only the stricter is listed, without other
 ///   policies of that service: rename one of them.
 ///

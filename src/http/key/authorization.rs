@@ -28,8 +28,7 @@ pub(super) struct Bearer;
 /// with white space, a comma or characters outside of ASCII is [ambiguous](Extracted::Ambiguous). So is a token beside
 /// another `Authorization` line that differs.
 ///
-/// The client chooses the token: each invented token starts its own counter, unless an outer layer has verified
-/// it.
+/// The client chooses the token: each invented token starts its own counter, unless an outer layer has verified it.
 ///
 /// # Examples
 ///

@@ -52,7 +52,7 @@ pub struct ClientIp {
 /// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
 /// from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left. The first
 /// address that is not a trusted proxy's is the client's. If all are trusted proxies, the leftmost address is the
-/// client's. What a client writes into the header itself is further to the left, and is never reached:
+/// client's. Text that the client itself writes into the header is further to the left, and is never reached:
 ///
 /// - The headers of a peer that is not trusted are ignored.
 /// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before it,
@@ -339,7 +339,7 @@ pub struct PeerIp {
 /// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of addresses
 /// compare the layer's client address, not this one.
 ///
-/// The server inserts the address into the extensions of a request:
+/// The address is read from the extensions of a request, where the server inserts it:
 ///
 /// | server | what to do |
 /// | --- | --- |

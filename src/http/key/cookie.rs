@@ -1,4 +1,4 @@
-//! Value of a cookie.
+//! Keys from the value of a cookie.
 //!
 //! Servers differ in how they read cookies, which RFC 6265 leaves free: which of several they take, whether they decode
 //! names and values, what they drop as malformed (a pair, or a whole line that is not ASCII). The key is a value only

@@ -1,9 +1,9 @@
 //! Trusted proxies, and the hops that they list in headers, the nearest first.
 //!
 //! Text from the client is to the left of what proxies append. So lines are read from their right end, as bytes, and
-//! only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of it. No
-//! crate reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and
-//! `rfc7239` splits at commas within quotes.
+//! only as far as proxies are trusted: nothing on the left can hide, change or slow down text to the right. No crate
+//! reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and `rfc7239`
+//! splits at commas within quotes.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -85,7 +85,7 @@ type Values<'a> = SmallVec<[Option<Cow<'a, str>>; 1]>;
 fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
     let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, name) };
-    // The template is that of the outermost router, but nested ones see a shortened path.
+    // The template belongs to the outermost router, but nested routers see a shortened path.
     let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
     let found = if is_routed(whole, parts) { captures(template.as_str(), whole, name) } else { None };
     match found {

@@ -1,7 +1,7 @@
 //! Keys from the host and the path of the request, each in the one form that all its spellings share.
 //!
 //! A host or a path that servers and proxies read in different ways is ambiguous rather than repaired, because a repair
-//! would guess what the application does.
+//! would be a guess about the application.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -31,8 +31,7 @@ pub(super) struct Host;
 /// it is empty, or if it is malformed: with user information, `%`, an empty label, an invalid port, or an IP address
 /// in a form such as `127.1`.
 ///
-/// The client chooses the host: each invented host starts its own counter, unless an outer layer denies unknown
-/// hosts.
+/// The client chooses the host: each invented host starts its own counter, unless an outer layer denies unknown hosts.
 ///
 /// # Examples
 ///

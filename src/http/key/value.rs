@@ -56,8 +56,7 @@ enum ValueSource {
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the header has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified
-/// it.
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified it.
 ///
 /// # Panics
 ///
@@ -116,8 +115,7 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the cookie has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified
-/// it.
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified it.
 ///
 /// # Examples
 ///
@@ -258,7 +256,7 @@ impl ValueKey {
 
     /// Uses the last of several values, instead of the [`first`](Self::first), for applications that read the last.
     ///
-    /// axum-extra's `CookieJar` and axum's `Query` of a map read the last. Cookies are limited in the same way as with
+    /// axum-extra's `CookieJar` and axum's `Query` of a map read the last. For cookies it has the same limits as
     /// [`first`](Self::first).
     pub fn last(self) -> Self {
         Self { choices: Choices { pick: Pick::Last, ..self.choices }, ..self }

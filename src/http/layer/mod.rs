@@ -1,7 +1,8 @@
 //! Layers, built from a store, policies and settings, and put around a service.
 //!
-//! [`RateLimitLayer`] is the builder as well. Each setter copies the [gate](super::gate) and changes the copy, so
-//! existing services keep theirs. [`LiveLayer`] has no setter. It reads and changes the gate that its services share.
+//! [`RateLimitLayer`] is the builder as well. Each setter copies the shared [state](super::gate) and changes the copy,
+//! so existing services keep theirs. [`LiveLayer`] has no setter. It reads and changes the state that its services
+//! share.
 
 mod explain;
 mod live;
@@ -355,8 +356,8 @@ impl RateLimitLayer {
     /// them, and that peek may take a timeout, too.
     ///
     /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store replies
-    /// later, a store with its own timeout, such as a `RedisStore`, refunds what it took. With any other store the
-    /// units stay taken. Slots are released in both cases.
+    /// later, a store with its own timeout, such as a `RedisStore`, refunds the units. With any other store the units
+    /// stay taken. Slots are released in both cases.
     ///
     /// On a Redis Cluster set the timeout of the store instead of a shorter one here: a layer does not know which
     /// primary it waited for, so its own timeout counts as a failure of all of them.
@@ -403,16 +404,16 @@ impl RateLimitLayer {
 
     /// Makes the policies of this layer count other units than requests, named `unit`.
     ///
-    /// This is for a layer around a service that counts what passes in requests or responses. It applies to policies
+    /// This is for a layer around a service that counts the contents of requests or responses. It applies to policies
     /// that replace the present ones, too.
     ///
-    /// A request takes nothing by itself. The layer peeks at what is left, and writes it to its headers with the unit
-    /// (`qu`). The inner service takes units of the [counters](crate::RateLimitHandle::counters) in the handle of the
-    /// request, which exists also after [`without_handle`](Self::without_handle).
+    /// A request takes nothing by itself. The layer peeks at the units left, and writes them to its headers with the
+    /// unit (`qu`). The inner service takes units of the [counters](crate::RateLimitHandle::counters) in the handle of
+    /// the request, which exists also after [`without_handle`](Self::without_handle).
     ///
     /// # Errors
     ///
-    /// If a policy sets what a request takes: it has a cost or a [`count`](Policy::count), is
+    /// If a policy sets the units of a request: it has a cost or a [`count`](Policy::count), is
     /// [`metered`](Policy::metered) or [refunded if dropped](Policy::refund_dropped), or has a [ban](Policy::ban). If
     /// its quota is a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket). If the
     /// store cannot refund units. If the unit has characters other than `a` to `z`, digits and `-`.

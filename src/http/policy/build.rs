@@ -77,8 +77,8 @@ impl Policy {
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
     ///
-    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share one
-    /// counter; with any other key, the policy does not apply to them.
+    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share
+    /// one counter. With any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
     }
@@ -130,9 +130,9 @@ impl Policy {
     /// Sets a ban after a number of failures, or of any responses that `count` counts, instead of denials.
     ///
     /// A failed request strikes when its response is sent, or when a gRPC call has ended. A request whose client
-    /// disconnects before that does not strike. The strike is sent to the store in the background, batched with other
-    /// settlements, and no response waits for it: requests that run at the same time are allowed. [`ban`](Self::ban),
-    /// which this one replaces, has the rules for keys.
+    /// disconnects before that does not strike. The strike is sent to the store in the background, together with other
+    /// changes, and no response waits for it: requests that run at the same time are allowed. [`ban`](Self::ban), which
+    /// this one replaces, has the rules for keys.
     ///
     /// [`Count::failures`] counts every 5xx of the service as well, so an outage would get its clients banned, but
     /// [nothing that this crate denies](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].

@@ -1,8 +1,8 @@
 //! Policies: a rule, and the HTTP requests that it applies to.
 //!
-//! A policy adds to a [`Rule`] what needs a request: the key's extractor, which requests it applies to, what they cost,
-//! which quota they have, and which clients are allowed or denied. Nothing here calls a store, and a rule does not
-//! depend on HTTP.
+//! A policy adds to a [`Rule`] everything that needs a request: the key's extractor, which requests it applies to, what
+//! they cost, which quota they have, and which clients are allowed or denied. Nothing here calls a store, and a rule
+//! does not depend on HTTP.
 
 mod access;
 mod build;
@@ -280,7 +280,7 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
-    /// Client of address lists, where the key has no address. The layer's client fills what is left open.
+    /// Client of address lists, where the key has no address. The layer's client fills open settings.
     #[cfg(feature = "axum")]
     client: ClientIp,
     /// `None` is the extractor's own rule.

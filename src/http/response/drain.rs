@@ -1,4 +1,4 @@
-//! Draining of denied requests: reads and drops what the client still sends.
+//! Draining of denied requests: reads and drops the rest of the request.
 //!
 //! A server closes an HTTP/1 connection whose request body it did not read. If the client is still sending, the kernel
 //! resets the connection, and a client that writes its whole body before it reads never sees the response.

@@ -181,9 +181,10 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
 /// Returns the response to a request for which there is no capacity.
 ///
 /// It is for your own layers, which do not call their inner service then. The layers of this crate respond in the same
-/// way without a decision: with a 503 with a problem document that names `by`, and with `Retry-After`, at least 1 s. A
-/// gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and HEAD the headers alone. By its extensions, outer layers
-/// know that the request was [denied inside](crate::policy::Count#requests-that-are-refused-inside).
+/// way if there is no decision. The response is a 503 with a problem document that names `by`, and with `Retry-After`,
+/// at least 1 s. A gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and HEAD the headers alone. By its
+/// extensions, outer layers know that the request was [denied
+/// inside](crate::policy::Count#requests-that-are-refused-inside).
 ///
 /// # Examples
 ///

@@ -28,8 +28,8 @@ pin_project! {
     /// The body of a [`StatusService`](crate::status::StatusService) is always one of this crate.
     ///
     /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. It may hold
-    /// back the trailers of a gRPC call, for no longer than the layer's timeout, until the store has settled what they
-    /// changed.
+    /// back the trailers of a gRPC call, for no longer than the layer's timeout, until the store has settled their
+    /// changes.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
     ///

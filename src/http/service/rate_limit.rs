@@ -42,7 +42,7 @@ use crate::http::gate::SharedGate;
 /// | the response of a key extractor | the `grpc-status` that it has, or the one that is closest to its HTTP status |
 ///
 /// The wait is in `grpc-retry-pushback-ms` instead of `Retry-After`: at least 1 ms, and -1 if no wait can help.
-/// [`on_denied`](crate::RateLimitLayer::on_denied) is not called for calls.
+/// [`on_denied`](crate::RateLimitLayer::on_denied) is not called for gRPC calls.
 ///
 /// With tonic 0.14, the feature `tonic` finds the peer's address:
 ///

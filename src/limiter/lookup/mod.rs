@@ -3,8 +3,7 @@
 //! Any client can cause a lookup by making up a key, so everything about them is bounded: there is one in flight for
 //! each key, a fixed number in all, each with a timeout, and results are cached, failures too.
 //!
-//! Callers decide what a missing result means: [`admission`](crate::http) for keys, [`limiter`](crate::limiter) for
-//! quotas.
+//! Callers handle missing results: [`admission`](crate::http) for keys, [`limiter`](crate::limiter) for quotas.
 
 #[cfg(feature = "lookup")]
 mod cache;
