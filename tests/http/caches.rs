@@ -10,19 +10,14 @@ use http::{Request, Response};
 use tollgate::policy::MissingKey;
 use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
 
-use crate::proxy::proxy;
 use crate::rig::{Text, layer};
 use crate::sockets::{Http, Server};
 use crate::support::nginx::Nginx;
 
 const PUBLIC: &str = "public, max-age=60";
 
-fn user() -> Policy {
-    Policy::new("user", Quota::per_hour(10)).key(key::header("x-user")).missing_key(MissingKey::Deny)
-}
-
 fn per_user() -> RateLimitLayer {
-    layer([user()])
+    layer([Policy::new("user", Quota::per_hour(10)).key(key::header("x-user")).missing_key(MissingKey::Deny)])
 }
 
 /// A page, and what its handler says to caches.
@@ -66,13 +61,4 @@ async fn a_shared_cache_replays_the_limits_of_one_client_unless_they_are_left_ou
         assert_eq!(shown(&ada), (false, of_bob.1.and(ADA)), "{what}");
         assert_eq!(shown(&bob), of_bob, "{what}");
     }
-}
-
-#[tokio::test]
-async fn a_limit_in_front_of_the_cache_counts_each_client_and_shows_it_its_own() {
-    let (_app, _nginx, cache) = cached(page(PUBLIC)).await;
-    let limit = proxy(cache, per_user()).await;
-    drop(get_as(limit.address, "ada").await);
-    assert_eq!(shown(&get_as(limit.address, "ada").await), (true, ADA));
-    assert_eq!(shown(&get_as(limit.address, "bob").await), (true, BOB));
 }

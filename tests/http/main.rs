@@ -1,12 +1,8 @@
-//! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
+//! Requests and responses: through the layer, over sockets, and of the example server.
 
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
-mod behind_nginx;
-#[cfg(all(unix, feature = "axum"))]
 mod caches;
-#[cfg(feature = "calendar")]
-mod calendar;
 #[cfg(feature = "axum")]
 mod compose;
 #[cfg(all(feature = "axum", feature = "lookup"))]
@@ -16,19 +12,13 @@ mod first_steps;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;
-mod heads;
 #[cfg(all(unix, feature = "axum", feature = "redis"))]
 mod hostile;
 mod layer;
 mod leased;
 mod limits;
-mod nested;
 #[cfg(feature = "axum")]
 mod order;
-#[cfg(all(unix, feature = "axum"))]
-mod peers;
-#[cfg(feature = "axum")]
-mod proxy;
 mod queueing;
 #[cfg(feature = "axum")]
 mod readme;
@@ -41,7 +31,7 @@ mod server;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
-#[cfg(all(feature = "axum", feature = "redis"))]
+#[cfg(feature = "axum")]
 mod stack;
 #[cfg(feature = "axum")]
 mod stampede;
