@@ -7,8 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::middleware::ResponseAxumBodyLayer;
-use axum::response::IntoResponse;
-use axum::routing::{Route, get};
+use axum::routing::get;
 use axum_extra::middleware::option_layer;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -18,7 +17,6 @@ use tollgate::body::{BodyError, ResponseBody};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate_shed::{BackPressureLayer, FleetShedLayer, ShedBody, WorkerShedLayer};
-use tower::layer::util::{Identity, Stack};
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;
@@ -27,12 +25,14 @@ use tower_http::trace::TraceLayer;
 
 use crate::rig::{Text, by};
 
-type Others = ServiceBuilder<Stack<CompressionLayer, Stack<TimeoutLayer, Stack<CorsLayer, Identity>>>>;
-
 /// Layers of others, of which the one for CORS is outermost.
-fn others() -> Others {
+fn others() -> (CorsLayer, TimeoutLayer, CompressionLayer) {
     let timeout = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
-    ServiceBuilder::new().layer(CorsLayer::permissive()).layer(timeout).layer(CompressionLayer::new())
+    (CorsLayer::permissive(), timeout, CompressionLayer::new())
+}
+
+fn routes() -> Router {
+    Router::new().route("/", get(async || "hello"))
 }
 
 /// A service for requests with any body.
@@ -54,17 +54,6 @@ where
     assert_eq!(body, "hello", "{name}");
 }
 
-/// Serves routes through layers.
-async fn routes<L>(name: &str, layers: L)
-where
-    L: Layer<Route> + Clone + Send + Sync + 'static,
-    L::Service: Service<Request<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
-    <L::Service as Service<Request<Body>>>::Response: IntoResponse,
-    <L::Service as Service<Request<Body>>>::Future: Send,
-{
-    serve(name, Router::new().route("/", get(async || "hello")).layer(layers)).await;
-}
-
 fn limit(name: &str, limit: u64) -> RateLimitLayer {
     RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_hour(limit)))
 }
@@ -74,15 +63,18 @@ async fn a_rate_limit_composes() {
     let limit = limit("api", 100);
     for is_on in [true, false] {
         let some = Some(limit.clone()).filter(|_| is_on);
-        routes("axum's option", option_layer(some.clone())).await;
-        routes("tower's option", tower::util::option_layer(some.map(|layer| (ResponseAxumBodyLayer, layer)))).await;
+        serve("axum's option", routes().layer(option_layer(some.clone()))).await;
+        serve(
+            "tower's option",
+            routes().layer(tower::util::option_layer(some.map(|layer| (ResponseAxumBodyLayer, layer)))),
+        )
+        .await;
     }
-    routes("alone", limit.clone()).await;
-    let outside = ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(others());
-    routes("inside of cors", outside.layer(limit.clone())).await;
-    routes("around cors", ServiceBuilder::new().layer(limit.clone()).layer(others())).await;
-    serve("between cors", others().layer(limit.clone()).layer(others()).service(service_fn(hello))).await;
-    serve("a service around cors", ServiceBuilder::new().layer(limit).layer(others()).service(service_fn(hello))).await;
+    serve("alone", routes().layer(limit.clone())).await;
+    serve("inside of cors", routes().layer((TraceLayer::new_for_http(), others(), limit.clone()))).await;
+    serve("around cors", routes().layer((limit.clone(), others()))).await;
+    serve("between cors", (others(), limit.clone(), others()).layer(service_fn(hello))).await;
+    serve("a service around cors", (limit, others()).layer(service_fn(hello))).await;
 }
 
 #[tokio::test]
@@ -92,13 +84,13 @@ async fn shedders_back_pressure_and_bandwidth_compose() {
         .map(|bandwidth| bandwidth(limit("bytes", 1_000_000), OnLimit::Throttle));
     let worker = WorkerShedLayer::new("worker", NonZeroU32::MAX);
     let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(500), 0.2);
-    routes("an option", option_layer(Some(fleet.clone()))).await;
-    routes("an option", option_layer(Some(worker.clone()))).await;
-    routes("an option", option_layer(Some(responses.clone()))).await;
-    let all = others().layer(worker).layer(fleet).layer(limit("api", 100)).layer(responses).layer(requests);
-    let all = all.layer(BackPressureLayer::new(limiter, Key::new("job", "calls"))).layer(others());
-    routes("cors and all", all.clone()).await;
-    serve("cors and all", all.service(service_fn(hello))).await;
+    serve("an option", routes().layer(option_layer(Some(fleet.clone())))).await;
+    serve("an option", routes().layer(option_layer(Some(worker.clone())))).await;
+    serve("an option", routes().layer(option_layer(Some(responses.clone())))).await;
+    let back_pressure = BackPressureLayer::new(limiter, Key::new("job", "calls"));
+    let all = (others(), worker, fleet, limit("api", 100), responses, requests, back_pressure, others());
+    serve("cors and all", routes().layer(all.clone())).await;
+    serve("cors and all", all.layer(service_fn(hello))).await;
 }
 
 /// A body that needs nothing of the one inside to be empty, and whose error is an error.

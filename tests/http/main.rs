@@ -15,7 +15,6 @@ mod headers;
 #[cfg(all(unix, feature = "axum", feature = "redis"))]
 mod hostile;
 mod layer;
-mod leased;
 mod limits;
 #[cfg(feature = "axum")]
 mod order;
@@ -33,8 +32,6 @@ mod slots;
 mod sockets;
 #[cfg(feature = "axum")]
 mod stack;
-#[cfg(feature = "axum")]
-mod stampede;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

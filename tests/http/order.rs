@@ -7,8 +7,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::response::Response;
 use futures::stream;
+use http::Request;
 use http::request::Builder;
-use http::{HeaderName, Request};
 use tollgate::response::exposed_headers;
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
@@ -64,13 +64,10 @@ fn left(store: &MemoryStore) -> [u64; 2] {
 #[track_caller]
 fn is_readable(response: &Response, name: &str) {
     expect(response.headers(), &[("access-control-allow-origin", "*")]);
-    let exposed = line(response.headers(), "access-control-expose-headers").split(',').map(str::trim);
-    let exposed: Vec<&str> = exposed.collect();
-    let all = exposed_headers();
-    let sent = all.iter().filter(|header| response.headers().contains_key(*header)).map(HeaderName::as_str);
-    let sent: Vec<&str> = sent.collect();
-    assert!(sent.contains(&"ratelimit") && sent.contains(&"ratelimit-policy"), "{name}: {sent:?}");
-    assert!(sent.iter().all(|header| exposed.contains(header)), "{name}: {sent:?} {exposed:?}");
+    let exposed: Vec<&str> = line(response.headers(), "access-control-expose-headers").split(',').collect();
+    let sent = exposed_headers().into_iter().filter(|header| response.headers().contains_key(header));
+    let sent: Vec<_> = sent.collect();
+    assert!(sent.len() > 2 && sent.iter().all(|header| exposed.contains(&header.as_str())), "{name}: {sent:?}");
 }
 
 #[tokio::test]
