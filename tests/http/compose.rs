@@ -17,7 +17,7 @@ use tollgate::body::{BodyError, ResponseBody};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate_shed::{BackPressureLayer, FleetShedLayer, ShedBody, WorkerShedLayer};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::TimeoutLayer;
@@ -93,23 +93,18 @@ async fn shedders_back_pressure_and_bandwidth_compose() {
     serve("cors and all", all.layer(service_fn(hello))).await;
 }
 
-/// A body that needs nothing of the one inside to be empty, and whose error is an error.
-fn is_empty<B>(body: B)
-where
-    B: http_body::Body + Default,
-    B::Error: std::error::Error + Send + Sync + 'static,
-{
-    assert!(body.is_end_stream() && body.size_hint().exact() == Some(0));
-    assert!(body.collect().now_or_never().expect("at once").is_ok_and(|body| body.to_bytes().is_empty()));
-}
-
 #[test]
 fn bodies_are_empty_by_default_and_their_errors_are_errors() {
-    is_empty(ResponseBody::<Text>::default());
-    is_empty(ResponseBody::<hyper::body::Incoming>::default());
-    is_empty(ResponseBody::<ResponseBody<Body>>::default());
-    is_empty(LimitedBody::<Body>::default());
-    is_empty(ShedBody::<Body>::default());
+    fn is_empty<B: http_body::Body<Error: std::error::Error + Send + Sync + 'static> + Default>() {
+        let body = B::default();
+        assert!(body.is_end_stream() && body.size_hint().exact() == Some(0));
+        assert!(body.collect().now_or_never().expect("at once").is_ok_and(|body| body.to_bytes().is_empty()));
+    }
+    is_empty::<ResponseBody<Text>>();
+    is_empty::<ResponseBody<hyper::body::Incoming>>();
+    is_empty::<ResponseBody<ResponseBody<Body>>>();
+    is_empty::<LimitedBody<Body>>();
+    is_empty::<ShedBody<Body>>();
 }
 
 #[test]
@@ -120,10 +115,11 @@ fn bodies_are_sync_where_the_inner_body_is() {
 
 #[tokio::test]
 async fn an_error_of_a_body_has_its_cause_however_many_layers_it_passes() {
-    let broken =
-        || Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("it broke")) }));
-    let inner = service_fn(|_: Request<String>| std::future::ready(Ok::<_, Infallible>(Response::new(broken()))));
-    let service = ServiceBuilder::new().layer(limit("outer", 1)).layer(limit("inner", 1)).service(inner);
+    let inner = service_fn(async |_: Request<String>| {
+        let broken = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("it broke"))]);
+        Ok::<_, Infallible>(Response::new(Body::from_stream(broken)))
+    });
+    let service = (limit("outer", 1), limit("inner", 1)).layer(inner);
     let response = service.oneshot(by(Method::GET)).await.expect("it does not fail");
     let error: BodyError = response.into_body().collect().await.map(drop).expect_err("it broke");
     assert_eq!(error.to_string(), "it broke");

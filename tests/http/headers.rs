@@ -231,6 +231,7 @@ fn both_sets_are_sent_unless_told_otherwise_and_which_are_is_a_choice() {
     const IETF: &str = "ratelimit ratelimit-policy";
     const LEGACY: &str = "x-ratelimit-limit x-ratelimit-remaining x-ratelimit-reset";
     let both = format!("{IETF} {LEGACY}");
+    let more = format!("{LEGACY} x-ratelimit-resource x-ratelimit-used");
     for (headers, expected) in [
         (None, &*both),
         (Some(RateLimitHeaders::both()), &both),
@@ -239,10 +240,7 @@ fn both_sets_are_sent_unless_told_otherwise_and_which_are_is_a_choice() {
         (Some(RateLimitHeaders::none()), ""),
         (Some(RateLimitHeaders::none().draft(Draft::Draft11)), IETF),
         (Some(RateLimitHeaders::ietf().used()), IETF),
-        (
-            Some(RateLimitHeaders::legacy().used().resource()),
-            &format!("{LEGACY} x-ratelimit-resource x-ratelimit-used"),
-        ),
+        (Some(RateLimitHeaders::legacy().used().resource()), &more),
     ] {
         let layer = layer([all(Quota::per_minute(1))]);
         let layer = headers.iter().cloned().fold(layer, RateLimitLayer::headers);

@@ -19,11 +19,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// A policy of each kind that accounts for something else.
 fn policies() -> Vec<Policy> {
     let of = |name, limit| Policy::new(name, Quota::fixed_window(limit, HOUR)).key(key::peer_ip());
-    let tier = |limit| {
-        move |parts: &http::request::Parts| {
-            parts.headers.contains_key("x-plan").then(|| Quota::fixed_window(limit, HOUR))
-        }
-    };
+    let tier = Quota::fixed_window(2_000_000, HOUR);
     vec![
         of("plain", 1_000_000),
         of("cost", 1_000_000).cost(10),
@@ -31,7 +27,7 @@ fn policies() -> Vec<Policy> {
         of("failures", 1_000_000).count(Count::failures()),
         of("successes", 1_000_000).count(Count::successes()),
         of("bans", 1_000_000).ban_failures(Ban::new(100_000, HOUR, HOUR), Count::failures()),
-        of("tier", 1_000_000).tier(tier(2_000_000)),
+        of("tier", 1_000_000).tier(move |parts| parts.headers.contains_key("x-plan").then_some(tier)),
         of("shadow", 10).shadow(),
         of("dropped", 1_000_000).refund_dropped(),
         Policy::new("slots", Quota::concurrency(1_000)).key(key::peer_ip()),

@@ -1,7 +1,7 @@
 //! Requests with bodies that are refused before the body was sent: clients see the response.
 
 use std::convert::Infallible;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,12 +43,12 @@ fn app() -> Router {
 }
 
 /// Sends a head, and all of a body, before it reads. Returns the connection, and the response without its body.
-fn upload(address: SocketAddr, headers: &str, body: &[u8]) -> Result<(TcpStream, String), ErrorKind> {
+fn upload(address: SocketAddr, headers: &str, body: &[u8]) -> std::io::Result<(TcpStream, String)> {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.set_read_timeout(Some(MINUTE)).expect("a timeout");
     let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n");
-    let sent = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body));
-    sent.and_then(|()| head_of(&mut socket)).map(|head| (socket, head)).map_err(|error| error.kind())
+    socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body))?;
+    head_of(&mut socket).map(|head| (socket, head))
 }
 
 /// Reads a response, and returns its head in lower case.
