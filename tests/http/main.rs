@@ -1,4 +1,4 @@
-//! Requests and responses: through the layer, over sockets, and of the example server.
+//! Requests and responses: through the layer, over sockets, before an upstream, and of the example server.
 
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
@@ -18,6 +18,8 @@ mod layer;
 mod limits;
 #[cfg(feature = "axum")]
 mod order;
+#[cfg(feature = "axum")]
+mod proxy;
 mod queueing;
 #[cfg(feature = "axum")]
 mod readme;
