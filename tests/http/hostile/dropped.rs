@@ -1,123 +1,82 @@
 //! Clients that go away, at every point where their request waits.
 
 use std::convert::Infallible;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::future::poll_immediate;
 use http::{Request, Response};
-use http_body_util::Full;
 use tokio::runtime::Handle;
-use tollgate::store::{Ask, Check, Counter, Store};
-use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
-use tower::{Layer, Service, service_fn};
+use tokio::time::sleep;
+use tollgate::store::Store;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
+use tower::{Layer, ServiceExt, service_fn};
 
-use super::rig::HOUR;
+use crate::rig::everybody;
 use crate::support::server::RedisServer;
 
+const REQUESTS: usize = 100;
 const MOST_POLLS: usize = 20;
 const LIMIT: u64 = 10_000;
 /// No unit is there again while a slow machine runs the test.
-const QUOTA: Quota = Quota::fixed_window(LIMIT, Duration::from_secs(30 * 24 * 3_600));
-const SECOND: Quota = Quota::sliding_log(LIMIT, HOUR);
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-/// What an inner service saw: calls, and futures that are still there.
-#[derive(Clone, Default)]
-struct Inner {
-    calls: Arc<AtomicU64>,
-    live: Arc<()>,
-}
-
-impl Inner {
-    async fn serve(self) -> Result<Response<Full<Bytes>>, Infallible> {
-        self.calls.fetch_add(1, Ordering::SeqCst);
-        let live = Arc::clone(&self.live);
-        for _ in 0..4 {
-            tokio::task::yield_now().await;
+/// Checks, with policies that keep and that give back what dropped requests took, that units are accounted for and
+/// nothing stays.
+async fn assert_accounted(store: impl Store) {
+    let back = Policy::new("back", Quota::sliding_log(LIMIT, MONTH)).refund_dropped();
+    let layer = RateLimitLayer::new(store, Policy::new("kept", Quota::fixed_window(LIMIT, MONTH))).policy(back);
+    let limiter = layer.clone().live().limiter();
+    let taken = async || {
+        let look = limiter.peek(&everybody()).await.expect("the store is there");
+        [0, 1].map(|place: usize| LIMIT - look.outcomes()[place].remaining())
+    };
+    assert_eq!(taken().await, [0, 0]);
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let (calls, live) = (Arc::<AtomicU64>::default(), Arc::new(()));
+    let (called, lives) = (Arc::clone(&calls), Arc::clone(&live));
+    let service = layer.layer(service_fn(move |_: Request<String>| {
+        called.fetch_add(1, Ordering::SeqCst);
+        let live = Arc::clone(&lives);
+        async move {
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+            drop(live);
+            Ok::<_, Infallible>(Response::new(String::new()))
         }
-        drop(live);
-        Ok(Response::new(Full::default()))
-    }
-}
-
-/// What became of the requests.
-#[derive(Debug, Default)]
-struct Ends {
-    answered: u64,
-    /// Dropped in the inner service.
-    served: u64,
-    /// Dropped before it was called.
-    undecided: u64,
-}
-
-/// Sends requests that are dropped after 0, 1, 2... polls, and once more.
-async fn send_and_drop(layer: &RateLimitLayer, inner: &Inner) -> Ends {
-    let mut ends = Ends::default();
-    for polls in 0..MOST_POLLS {
-        let seen = inner.clone();
-        let mut service = layer.layer(service_fn(move |_: Request<Full<Bytes>>| seen.clone().serve()));
-        let before = inner.calls.load(Ordering::SeqCst);
-        let mut response = pin!(service.call(Request::new(Full::default())));
-        let mut answered = false;
+    }));
+    let [mut answered, mut served, mut undecided] = [0; 3];
+    for polls in (0..MOST_POLLS).cycle().take(REQUESTS) {
+        let before = calls.load(Ordering::SeqCst);
+        let (mut response, mut is_answered) = (Box::pin(service.clone().oneshot(Request::new(String::new()))), false);
         for _ in 0..polls {
-            if poll_immediate(&mut response).await.is_some() {
-                answered = true;
+            is_answered = poll_immediate(&mut response).await.is_some();
+            if is_answered {
                 break;
             }
             // Long enough for Redis to answer now and then.
-            tokio::time::sleep(Duration::from_micros(100)).await;
+            sleep(Duration::from_micros(100)).await;
         }
-        let called = inner.calls.load(Ordering::SeqCst) > before;
-        *if answered {
-            &mut ends.answered
-        } else if called {
-            &mut ends.served
-        } else {
-            &mut ends.undecided
-        } += 1;
+        match calls.load(Ordering::SeqCst) > before {
+            _ if is_answered => answered += 1,
+            true => served += 1,
+            false => undecided += 1,
+        }
     }
-    ends
-}
-
-async fn taken(store: &impl Store, policy: &str, quota: Quota) -> u64 {
-    let counter = Counter::new(policy.try_into().expect("a valid name"), Key::new("global", ""), quota);
-    let decided = store.decide(&[Check::new(counter, 0)], Ask::default()).wait().await.expect("the store is there");
-    LIMIT - decided.decision.outcomes()[0].remaining()
-}
-
-/// Checks, with policies that keep and that give back what dropped requests took, that units are
-/// accounted for and nothing stays.
-async fn assert_accounted(store: impl Store + Clone) {
-    taken(&store, "warm", QUOTA).await;
-    let tasks = Handle::current().metrics().num_alive_tasks();
-    let inner = Inner::default();
-    let layer = RateLimitLayer::composite(store.clone())
-        .policy(Policy::new("kept", QUOTA).key(key::global()))
-        .policy(Policy::new("back", SECOND).key(key::global()).refund_dropped());
-    let mut all = Ends::default();
-    for _ in 0..5 {
-        let ends = send_and_drop(&layer, &inner).await;
-        all.answered += ends.answered;
-        all.served += ends.served;
-        all.undecided += ends.undecided;
-    }
-    assert!(all.answered > 0 && all.served > 0, "{all:?}");
+    assert!(answered > 0 && served > 0, "{answered} {served}");
     for _ in 0..400 {
-        if Handle::current().metrics().num_alive_tasks() <= tasks {
-            break;
+        if Handle::current().metrics().num_alive_tasks() > tasks {
+            sleep(Duration::from_millis(5)).await;
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(Handle::current().metrics().num_alive_tasks() <= tasks, "tasks are left");
-    assert_eq!(Arc::strong_count(&inner.live), 1, "an inner future is left");
-    let (kept, back) = (taken(&store, "kept", QUOTA).await, taken(&store, "back", SECOND).await);
-    let done = all.answered + all.served;
-    assert!((done..=done + all.undecided).contains(&kept), "{kept} units are kept of {all:?}");
-    let most = all.answered + all.undecided;
-    assert!((all.answered..=most).contains(&back), "{back} units are not given back of {all:?}");
+    assert_eq!(Arc::strong_count(&live), 2, "a future of the service is left");
+    let [kept, back] = taken().await;
+    let done = answered + served;
+    assert!((done..=done + undecided).contains(&kept), "{kept} of {done} and at most {undecided} are kept");
+    assert!((answered..=answered + undecided).contains(&back), "of {answered} {back} are not given back");
 }
 
 #[tokio::test]
@@ -126,7 +85,7 @@ async fn requests_dropped_anywhere_are_accounted_for_and_leave_nothing() {
     let server = RedisServer::start();
     let settings = RedisStore::builder().timeout(Duration::from_secs(10));
     let store = settings.connect(&server.url()).await.expect("the server was started");
-    assert_accounted(store).await;
+    assert_accounted(store.clone()).await;
     let clients: String = server.ask(&["CLIENT", "LIST"]);
     assert_eq!(clients.lines().count(), 2, "the store's connection, and the one that asks: {clients}");
 }

@@ -1,19 +1,25 @@
-//! Arbitrary heads of requests, for as long as there is time.
+//! Arbitrary heads of requests, for as long as there is time, before an app with every kind of key.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::routing::any;
+use futures::FutureExt;
+use http::request::Parts;
 use http::{Method, Request, Uri};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tollgate::MemoryStore;
+use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::policy::MissingKey;
+use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 
-use super::keys::assert_harmless;
-use super::rig::{app, every_policy, from};
 use crate::rig::{send, with};
 use crate::support::slow::many;
 use crate::support::time::at;
@@ -23,18 +29,11 @@ const TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
 const CASES: u32 = 64;
 const ROUNDS: usize = 2_000;
 
-const NAMES: [&str; 10] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cookie",
-    "authorization",
-    "host",
-    "x-api-key",
-    "x-user",
-    "content-type",
-    "origin",
-];
+/// `<kind>:<value>`: the longest kind here, and three values of at most 64 bytes each.
+const LONGEST: usize = 256;
+
+pub(super) const KEYED: [&str; 8] =
+    ["x-forwarded-for", "forwarded", "x-real-ip", "cookie", "authorization", "host", "x-api-key", "x-user"];
 
 /// What parsers look for, and what may come of it in a key.
 const SHORT: [&[u8]; 35] = [
@@ -42,21 +41,8 @@ const SHORT: [&[u8]; 35] = [
     b"%7b", b"%eth0", b"fc00::1", b"unknown", b"_x", b"Bearer ", b"bearer", b"Basic ", b"Og==", b"sid=", b"sid", b"{",
     b"}", b"|", b"#", b"+", b"\xff", b"\t", b" ",
 ];
-
-/// Longer ones.
-const LONG: [&[u8]; 11] = [
-    b"proto=https",
-    b"10.0.0.2",
-    b"010.0.0.2",
-    b"203.0.113.9:80",
-    b"::ffff:10.0.0.1",
-    b"[fc00::2]:1",
-    b"YWRhOng=",
-    b"}:p7:1t3600000m",
-    b"tollgate:{",
-    b"\xc3\xa9",
-    b"999999999999999999999",
-];
+const LONG: &str =
+    "proto=https 010.0.0.2 203.0.113.9:80 ::ffff:10.0.0.1 [fc00::2]:1 YWRhOng= }:p7:1t3600000m 999999999999999999999";
 
 /// The head of a request, as bytes a server may have taken off the wire.
 #[derive(Clone, Debug)]
@@ -69,19 +55,16 @@ struct Head {
     after: u64,
 }
 
-fn may_be_sent(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 127)
-}
-
 /// Bytes of a header.
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    let piece = || prop::sample::select([&SHORT[..], &LONG].concat());
+    let pieces: Vec<&[u8]> = SHORT.into_iter().chain(LONG.split(' ').map(str::as_bytes)).collect();
+    let piece = || prop::sample::select(pieces.clone());
     let soup = vec(piece(), 0..24).prop_map(|pieces| pieces.concat());
-    let bytes =
-        vec(any::<u8>(), 0..120).prop_map(|bytes| bytes.into_iter().filter(|byte| may_be_sent(*byte)).collect());
+    let may_be_sent = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 127);
+    let bytes = vec(prop::num::u8::ANY.prop_filter("no byte of a header", may_be_sent), 0..120);
     let long = (piece(), 1..3_000_usize).prop_map(|(piece, times)| piece.repeat(times));
-    let mixed = vec(prop_oneof![6 => soup.clone().boxed(), 1 => long.boxed()], 1..3).prop_map(|parts| parts.concat());
-    prop_oneof![4 => soup.boxed(), 2 => bytes.boxed(), 1 => mixed.boxed()]
+    let mixed = (soup.clone(), long, soup.clone()).prop_map(|(start, long, end)| [start, long, end].concat());
+    prop_oneof![4 => soup, 2 => bytes, 1 => mixed]
 }
 
 /// A path and a query; those that are none stand for `/`.
@@ -95,7 +78,7 @@ fn head() -> impl Strategy<Value = Head> {
     let peers: [IpAddr; 5] = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"]
         .map(|peer| peer.parse().expect("an address"));
     let methods = [Method::GET, Method::POST, Method::OPTIONS, Method::from_bytes(b"BREW").expect("a token")];
-    let line = (prop::sample::select(NAMES.to_vec()), value());
+    let line = (prop::sample::select(KEYED.to_vec()), value());
     (prop::sample::select(peers.to_vec()), prop::sample::select(methods.to_vec()), uri(), vec(line, 0..8), 0..200_u64)
         .prop_map(|(peer, method, uri, lines, after)| Head { peer, method, uri, lines, after })
 }
@@ -106,6 +89,88 @@ impl Head {
         *request.method_mut() = self.method.clone();
         *request.uri_mut() = Uri::try_from(&self.uri[..]).unwrap_or_default();
         self.lines.iter().fold(request, |request, (name, value)| with(request, name, value))
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const QUOTAS: [Quota; 5] = [
+    Quota::token_bucket(50, HOUR),
+    Quota::fixed_window(50, HOUR),
+    Quota::sliding_window(50, HOUR),
+    Quota::sliding_log(50, HOUR),
+    Quota::leaky_bucket(50, HOUR).queue(0),
+];
+
+/// One of every key that reads what clients send.
+fn every_key() -> Vec<Box<dyn KeyExtractor>> {
+    let behind = || key::client_ip().trusted_proxies(["10.0.0.0/8", "fc00::/7"]);
+    vec![
+        Box::new(key::client_ip()),
+        Box::new(behind()),
+        Box::new(behind().forwarded()),
+        Box::new(behind().header("x-real-ip")),
+        Box::new(key::client_ip().trusted_hops(3)),
+        Box::new(key::client_ip().trusted_hops(usize::MAX).forwarded()),
+        Box::new(key::peer_ip()),
+        Box::new(key::header("x-api-key")),
+        Box::new(key::header("x-user").plain()),
+        Box::new(key::cookie("sid")),
+        Box::new(key::cookie("sid").plain()),
+        Box::new(key::bearer()),
+        Box::new(key::basic_user()),
+        Box::new(key::basic_user().plain()),
+        Box::new(key::query("q")),
+        Box::new(key::path()),
+        Box::new(key::host()),
+        Box::new(key::method()),
+        Box::new(key::route()),
+        Box::new(key::path_param("id")),
+        Box::new(key::path_param("rest")),
+        Box::new((behind(), key::query("q"), key::header("x-user").plain())),
+    ]
+}
+
+/// A policy by each key, of all algorithms in turn.
+pub(super) fn every_policy() -> Vec<Policy> {
+    let rules = [MissingKey::Share, MissingKey::Skip, MissingKey::Share];
+    let keys = every_key().into_iter().zip(QUOTAS.iter().cycle()).zip(rules.iter().cycle());
+    let policies = keys.enumerate().map(|(number, ((key, quota), rule))| {
+        let key: Arc<dyn KeyExtractor> = key.into();
+        Policy::new(&format!("p{number}"), *quota).key(key).missing_key(*rule)
+    });
+    policies.collect()
+}
+
+/// An app of a few routes behind a layer.
+pub(super) fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Router {
+    Router::new()
+        .route("/", any(|| async { "hello" }))
+        .route("/users/{id}", any(|| async { "hello" }))
+        .route("/files/{*rest}", any(|| async { "hello" }))
+        .layer(RateLimitLayer::composite(store).policies(policies))
+}
+
+/// A request from a peer.
+pub(super) fn from(peer: impl Into<IpAddr>, uri: &str) -> Request<String> {
+    let mut request = Request::new(String::new());
+    *request.uri_mut() = uri.parse().expect("a URI");
+    request.extensions_mut().insert(SocketAddr::new(peer.into(), 4711));
+    request
+}
+
+/// Checks that every extractor makes text of a bounded length and harmless bytes of a head.
+#[track_caller]
+fn assert_harmless(parts: &Parts) {
+    for (number, key) in every_key().iter().enumerate() {
+        let found = key.extract(parts).wait().now_or_never();
+        let text = match &found {
+            Some(Extracted::Secret(secret)) => secret.key().as_str(),
+            Some(Extracted::Key(key)) => key.as_str(),
+            Some(Extracted::Missing | Extracted::Ambiguous) => "",
+            other => panic!("key {number} answers {other:?}"),
+        };
+        let harmless = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && !b"{}".contains(&byte);
+        assert!(text.len() <= LONGEST && text.bytes().all(harmless), "key {number}: {text:?}");
     }
 }
 

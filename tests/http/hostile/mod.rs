@@ -3,7 +3,4 @@
 mod bans;
 mod bombs;
 mod dropped;
-mod forged;
 mod heads;
-mod keys;
-mod rig;

@@ -1,6 +1,5 @@
 //! Clients that are counted together: TG003, by the address of a proxy, and TG004, as no address is known.
 
-use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use http::Request;
@@ -11,9 +10,6 @@ use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 
 use super::{Logged, MANY, app, is_quiet, layer, send, to, warns};
 use crate::rig::with;
-
-/// A header of a proxy, which is at 10.0.0.1 as all peers here.
-const FORWARDED: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.9"), ("forwarded", "for=203.0.113.9")];
 
 fn behind() -> key::ClientIp {
     key::client_ip().trusted_proxies(["10.0.0.0/8"])
@@ -38,6 +34,11 @@ fn unknown() -> Request<String> {
     Request::new(String::new())
 }
 
+/// A list of the address that a proxy names.
+fn list() -> AccessList {
+    AccessList::parse(["203.0.113.9"]).expect("an address")
+}
+
 #[test]
 fn without_a_peer_one_warning_a_layer_names_each_server() {
     let servers = ["into_make_service_with_connect_info", "tonic", "SocketAddr", "trusted_unix_socket"];
@@ -46,18 +47,13 @@ fn without_a_peer_one_warning_a_layer_names_each_server() {
     }
     let trusting = || of(key::client_ip().trusted_unix_socket());
     let forwarded = || with(unknown(), "x-forwarded-for", "203.0.113.9");
-    is_quiet("a trusted socket", &app(&trusting()), &[(forwarded(), 200)]);
+    is_quiet(&app(&trusting()), &[(forwarded(), 200)]);
     let by_peer = trusting().policy(by("peer", key::peer_ip()));
     warns(&app(&by_peer), &[], &forwarded(), "TG004", &["count by client_ip()", "nothing is wrong"]);
-}
-
-#[test]
-fn a_key_that_needs_no_peer_or_has_one_warns_of_none() {
+    // What needs no peer, or has one and lacks the other part.
     let with_user = by("joined", (key::client_ip(), key::header("x-user")));
-    is_quiet("the other part is missing", &app(&layer([with_user, by("ip", key::client_ip())])), &[(to("/"), 200)]);
-    for policy in [by("path", key::path()), by("global", key::global())] {
-        is_quiet("no address", &app(&layer([policy])), &[(unknown(), 200)]);
-    }
+    is_quiet(&app(&layer([with_user, by("ip", key::client_ip())])), &[(to("/"), 200)]);
+    is_quiet(&app(&layer([by("path", key::path()), by("global", key::global())])), &[(unknown(), 200)]);
 }
 
 #[test]
@@ -79,65 +75,53 @@ fn a_request_during_which_policies_are_replaced_repeats_no_warning() {
     logged.only("TG004", &[], || send(&app, unknown()));
 }
 
-/// A policy that refuses all but the first request of all clients.
-fn full() -> Policy {
-    Policy::new("all", Quota::per_hour(1))
-}
-
 #[test]
 fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused() {
     let texts = ["taken for the client", "trusted_proxies(...)", "RateLimitLayer::client", "nothing is wrong"];
-    let other = || key::client_ip().trusted_proxies(["192.0.2.1"]);
-    let misread = || behind().header("cf-conecting-ip");
-    for (name, value) in FORWARDED {
-        let request = with(to("/"), name, value);
-        for layer in [of(key::client_ip()), of(other()), of(misread()), layer([by("own", joined())])] {
-            warns(&app(&layer.policy(full())), slice::from_ref(&request), &request, "TG003", &texts);
-        }
-    }
-    // It matters to lists of addresses too, which are by the client of the layer.
-    let list = || AccessList::parse(["203.0.113.9"]).expect("an address");
-    let request = with(to("/"), FORWARDED[0].0, FORWARDED[0].1);
-    for listed in [by("path", key::path()).deny(list()), by("path", key::path()).allow(list())] {
-        let app = app(&layer([by("client", behind()), listed, full()]));
-        let texts = ["policy=\"path\"", "lists see only its address"];
-        warns(&app, slice::from_ref(&request), &request, "TG003", &texts);
-    }
-}
-
-#[test]
-fn a_client_that_a_proxy_names_a_key_by_the_peer_and_a_request_without_a_proxy_are_no_warning() {
-    for ((name, value), behind) in FORWARDED.into_iter().zip([behind(), behind().forwarded()]) {
+    let of_list = ["policy=\"path\"", "lists see only its address"];
+    let path = || by("path", key::path());
+    let full = || Policy::new("all", Quota::per_hour(1));
+    // All peers here are at 10.0.0.1.
+    for (name, value, behind) in
+        [("x-forwarded-for", "203.0.113.9", behind()), ("forwarded", "for=203.0.113.9", behind().forwarded())]
+    {
         let request = || with(to("/"), name, value);
+        let (other, misread) =
+            (key::client_ip().trusted_proxies(["192.0.2.1"]), behind.clone().header("cf-conecting-ip"));
+        for layer in [of(key::client_ip()), of(other), of(misread), layer([by("own", joined())])] {
+            warns(&app(&layer.policy(full())), &[request()], &request(), "TG003", &texts);
+        }
+        // It matters to lists of addresses too, which are by the client of the layer.
+        for listed in [path().deny(list()), path().allow(list())] {
+            let app = app(&layer([by("client", behind.clone()), listed, full()]));
+            warns(&app, &[request()], &request(), "TG003", &of_list);
+        }
         for layer in [
             of(behind.clone()),
             of(behind.clone()).policy(by("peer", key::peer_ip())),
             of(behind.clone()).policy(by("login", joined())),
             layer([by("client", behind.clone())]),
-            layer([by("path", key::path())]),
+            layer([path()]),
         ] {
-            is_quiet(name, &app(&layer.policy(full())), &[(request(), 200), (request(), 429)]);
+            is_quiet(&app(&layer.policy(full())), &[(request(), 200), (request(), 429)]);
         }
     }
-    is_quiet("no proxy", &app(&of(key::client_ip()).policy(full())), &[(to("/"), 200), (to("/"), 429)]);
+    is_quiet(&app(&of(key::client_ip()).policy(full())), &[(to("/"), 200), (to("/"), 429)]);
 }
 
 #[test]
 fn a_network_of_all_addresses_as_a_trusted_proxy_is_an_error() {
-    let list = AccessList::parse(["192.0.2.1"]).expect("an address");
-    for cidrs in [vec!["0.0.0.0/0"], vec!["10.0.0.0/8", "::/0"], vec!["0.0.0.0/1", "128.0.0.0/1"]] {
-        let client = key::client_ip().trusted_proxies(&cidrs);
-        let base = || RateLimitLayer::composite(MemoryStore::new());
-        let own = base().try_policy(by("ip", client.clone()));
-        let joined = base().try_policy(by("ip", (key::method(), client.clone())));
-        let of_layer = base().ip(MANY).try_client(client.clone());
-        let lists = base().policy(by("path", key::path()).allow(list.clone())).try_client(client);
-        for (place, layer) in [own, joined, of_layer, lists].into_iter().enumerate() {
-            let error = layer.expect_err(&format!("{cidrs:?} {place}")).to_string();
-            assert!(error.contains("networks of your proxies") && error.contains("trusted_hops"), "{error}");
+    let base = || RateLimitLayer::composite(MemoryStore::new());
+    for cidrs in [&["0.0.0.0/0"][..], &["10.0.0.0/8", "::/0"], &["0.0.0.0/1", "128.0.0.0/1"]] {
+        let client = || key::client_ip().trusted_proxies(cidrs);
+        for layer in [
+            base().try_policy(by("ip", client())),
+            base().try_policy(by("ip", (key::method(), client()))),
+            base().ip(MANY).try_client(client()),
+            base().policy(by("path", key::path()).allow(list())).try_client(client()),
+        ] {
+            let error = layer.expect_err("it trusts all").to_string();
+            assert!(error.contains("networks of your proxies") && error.contains("trusted_hops"), "{cidrs:?}: {error}");
         }
-    }
-    for client in [behind(), key::client_ip().trusted_hops(1)] {
-        assert!(RateLimitLayer::composite(MemoryStore::new()).ip(MANY).try_client(client).is_ok());
     }
 }
