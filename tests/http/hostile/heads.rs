@@ -1,4 +1,4 @@
-//! Arbitrary heads of requests, for as long as there is time, before an app with every kind of key.
+//! Arbitrary heads of requests, for as long as there is time, and far too large ones, before an app with every kind of key.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ const ROUNDS: usize = 2_000;
 /// `<kind>:<value>`: the longest kind here, and three values of at most 64 bytes each.
 const LONGEST: usize = 256;
 
-pub(super) const KEYED: [&str; 8] =
+const KEYED: [&str; 8] =
     ["x-forwarded-for", "forwarded", "x-real-ip", "cookie", "authorization", "host", "x-api-key", "x-user"];
 
 /// What parsers look for, and what may come of it in a key.
@@ -43,17 +43,6 @@ const SHORT: [&[u8]; 35] = [
 ];
 const LONG: &str =
     "proto=https 010.0.0.2 203.0.113.9:80 ::ffff:10.0.0.1 [fc00::2]:1 YWRhOng= }:p7:1t3600000m 999999999999999999999";
-
-/// The head of a request, as bytes a server may have taken off the wire.
-#[derive(Clone, Debug)]
-struct Head {
-    peer: IpAddr,
-    method: Method,
-    uri: Vec<u8>,
-    lines: Vec<(&'static str, Vec<u8>)>,
-    /// How long after the one before, in seconds.
-    after: u64,
-}
 
 /// Bytes of a header.
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -74,22 +63,19 @@ fn uri() -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(start), value()).prop_map(|(start, rest)| [start, &rest].concat())
 }
 
-fn head() -> impl Strategy<Value = Head> {
-    let peers: [IpAddr; 5] = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"]
-        .map(|peer| peer.parse().expect("an address"));
+/// A request from a peer, and how many seconds it comes after the one before.
+fn head() -> impl Strategy<Value = (Request<String>, u64)> {
+    let peers = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"];
     let methods = [Method::GET, Method::POST, Method::OPTIONS, Method::from_bytes(b"BREW").expect("a token")];
+    let from_peer =
+        prop::sample::select(peers.map(|peer| from(peer.parse::<IpAddr>().expect("an address"), "/")).to_vec());
     let line = (prop::sample::select(KEYED.to_vec()), value());
-    (prop::sample::select(peers.to_vec()), prop::sample::select(methods.to_vec()), uri(), vec(line, 0..8), 0..200_u64)
-        .prop_map(|(peer, method, uri, lines, after)| Head { peer, method, uri, lines, after })
-}
-
-impl Head {
-    fn request(&self) -> Request<String> {
-        let mut request = from(self.peer, "/");
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = Uri::try_from(&self.uri[..]).unwrap_or_default();
-        self.lines.iter().fold(request, |request, (name, value)| with(request, name, value))
-    }
+    let head = (from_peer, prop::sample::select(methods.to_vec()), uri(), vec(line, 0..8), 0..200_u64);
+    head.prop_map(|(mut request, method, uri, lines, after)| {
+        *request.method_mut() = method;
+        *request.uri_mut() = Uri::try_from(&uri[..]).unwrap_or_default();
+        (lines.iter().fold(request, |request, (name, value)| with(request, name, value)), after)
+    })
 }
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -131,18 +117,17 @@ fn every_key() -> Vec<Box<dyn KeyExtractor>> {
 }
 
 /// A policy by each key, of all algorithms in turn.
-pub(super) fn every_policy() -> Vec<Policy> {
-    let rules = [MissingKey::Share, MissingKey::Skip, MissingKey::Share];
-    let keys = every_key().into_iter().zip(QUOTAS.iter().cycle()).zip(rules.iter().cycle());
-    let policies = keys.enumerate().map(|(number, ((key, quota), rule))| {
-        let key: Arc<dyn KeyExtractor> = key.into();
-        Policy::new(&format!("p{number}"), *quota).key(key).missing_key(*rule)
+fn every_policy() -> Vec<Policy> {
+    let keys = every_key().into_iter().zip(QUOTAS.iter().cycle()).enumerate();
+    let policies = keys.map(|(number, (key, quota))| {
+        let rule = if number % 3 == 1 { MissingKey::Skip } else { MissingKey::Share };
+        Policy::new(&format!("p{number}"), *quota).key(Arc::<dyn KeyExtractor>::from(key)).missing_key(rule)
     });
     policies.collect()
 }
 
 /// An app of a few routes behind a layer.
-pub(super) fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Router {
+fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Router {
     Router::new()
         .route("/", any(|| async { "hello" }))
         .route("/users/{id}", any(|| async { "hello" }))
@@ -185,11 +170,11 @@ fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     for round in 0..ROUNDS {
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let statuses = RefCell::new(&mut seen);
-        let checked = TestRunner::new(config).run(&head(), |head| {
-            assert_harmless(&head.request().into_parts().0);
-            seconds.set(seconds.get() + head.after);
+        let checked = TestRunner::new(config).run(&head(), |(request, after)| {
+            assert_harmless(&request.clone().into_parts().0);
+            seconds.set(seconds.get() + after);
             clock.set(at(seconds.get() * 1_000_000));
-            let response = send(&app, head.request());
+            let response = send(&app, request);
             let status = response.status().as_u16();
             prop_assert!([200, 404, 429].contains(&status), "status {}", status);
             let wait = response.headers().get("retry-after").map(|wait| wait.to_str().map(str::parse::<u64>));
@@ -204,4 +189,39 @@ fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     }
     println!("heads by status: {seen:?} in {:?}", start.elapsed());
     assert!(seen.contains_key(&200) && seen.contains_key(&404) && seen.contains_key(&429), "{seen:?}");
+}
+
+/// Checks that a request from a client of this path, with such lines, is served in time, many times what the longest
+/// takes: a walk over each byte for each byte takes longer. What it sent is not sent back.
+#[track_caller]
+fn serves(what: &str, uri: &str, name: &str, lines: &[impl AsRef<[u8]>]) {
+    let app = app(MemoryStore::new(), every_policy());
+    let request = lines.iter().fold(from([10, 0, 0, 1], uri), |request, line| with(request, name, line));
+    let start = Instant::now();
+    let response = send(&app, request);
+    assert!(start.elapsed() < Duration::from_secs(2), "{what} took {:?}", start.elapsed());
+    assert_eq!(response.status(), 200, "{what}");
+    let size: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    assert!(size < 4_096, "{what}: {size} bytes of headers came back");
+}
+
+#[test]
+fn a_head_that_is_far_too_large_is_one_request() {
+    for (name, piece) in KEYED.iter().flat_map(|name| SHORT.map(|piece| (name, piece))) {
+        let value = piece.repeat((64 << 10) / piece.len());
+        for value in [value.clone(), [b"Bearer ", &value[..]].concat()] {
+            serves(&format!("{name} of {}", piece.escape_ascii()), "/users/7?q=x", name, &[value]);
+        }
+    }
+    let hops =
+        ["", "v", "10.0.0.2", "[fc00::1]:443", "for=10.0.0.2;proto=https;by=_x", "for=\"[fc00::1]:443\"", "for=\"\\\""];
+    for (name, hop) in KEYED.iter().flat_map(|name| hops.map(|hop| (name, hop))) {
+        let line = vec![hop; 10_000].join(", ");
+        serves(&format!("{name} of 10,000 times {hop}"), "/users/7?q=x", name, &[line]);
+        serves(&format!("10,000 lines of {hop}"), "/users/7?q=x", name, &vec![hop; 10_000]);
+    }
+    let (long, slashes, many) = ("x/%7b%00".repeat(4_000), "/".repeat(60_000), "a=b&".repeat(10_000));
+    for uri in [format!("/files/{long}"), format!("/files/{slashes}"), format!("/?q={long}"), format!("/?{many}q=x")] {
+        serves(&uri[..20], &uri, "cookie", &["a=b; ".repeat(10_000) + "sid=x"]);
+    }
 }

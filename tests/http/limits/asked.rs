@@ -1,15 +1,18 @@
-//! Checks, looks, resets and refunds.
+//! Checks, looks, resets and refunds; permits for any number of units, and layers that count something else than requests.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures::FutureExt;
+use http::Response;
 use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::{
+    Counters, Key, Limiter, LiveLayer, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key,
+};
 use tower::Layer;
 
-use crate::rig::{self, hello, left, now, of};
+use crate::rig::{self, Text, everybody, hello, left, now, of, request, responding};
 use crate::support::doubles::unavailable;
 use crate::support::time::memory;
 
@@ -104,4 +107,71 @@ fn a_layer_and_its_limiter_share_counters_where_the_key_is_the_same() {
     assert_eq!([send(), send()], [200, 429]);
     now(limiter.reset(&user));
     assert_eq!(send(), 200);
+}
+
+#[test]
+fn what_a_permit_has_not_spent_is_refunded_of_every_rule() {
+    let rules = [Rule::new("ten", TEN), Rule::new("five", Quota::fixed_window(5, HOUR)).cost(4)];
+    let limiter = Limiter::new(memory(&ManualClock::new()), rules);
+    let counters = now(limiter.counters(&everybody()));
+    assert_eq!(counters, now(limiter.clone().counters(&everybody())));
+    assert_ne!(counters, now(limiter.counters(&Key::new("user", "bob"))));
+    for (units, spent, expected) in [(3, 1, [9, 4]), (3, 0, [9, 4]), (3, 3, [6, 1]), (1, 9, [5, 0])] {
+        let (decision, permit) = now(counters.permit(units));
+        assert!(decision.is_allowed(), "the cost of a rule does not matter");
+        drop(permit.spend_units(spent));
+        assert_eq!(left(&limiter, &everybody()), expected, "{spent}");
+    }
+    let (decision, permit) = now(counters.permit(1));
+    assert!(!decision.is_allowed());
+    drop(permit.spend());
+    assert_eq!(left(&limiter, &everybody()), [5, 0]);
+}
+
+/// Sends a request, whose handler passes on the counters that it has.
+fn counters(layer: &LiveLayer) -> (Response<()>, Option<Counters>) {
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let handler = responding(move |request| {
+        let handle = request.extensions().get::<RateLimitHandle>().expect("it is there");
+        sender.send(handle.counters()).expect("it is received");
+        Response::new(Text::default())
+    });
+    let response = rig::send(&layer.layer(handler), request());
+    (response.map(drop), receiver.try_recv().ok().flatten())
+}
+
+#[test]
+fn a_layer_in_units_shows_them_and_its_service_takes_them() {
+    let limits = rig::layer(["rows", "all"].map(|name| Policy::new(name, TEN))).in_units("rows").expect("valid");
+    let (other, layer) = (limits.clone().live(), limits.without_handle().live());
+    let (response, of_request) = counters(&layer);
+    let policies = response.headers()["ratelimit-policy"].to_str().expect("text").to_owned();
+    assert_eq!(policies.matches(";qu=\"rows\"").count(), 2, "{policies}");
+    assert_eq!(left(&layer.limiter(), &everybody()), [10, 10], "a request takes none");
+
+    let of_request = of_request.expect("both policies apply");
+    let (decision, permit) = now(of_request.permit(7));
+    assert!(decision.is_allowed());
+    drop(permit.spend_units(6));
+    assert_eq!(left(&layer.limiter(), &everybody()), [4, 4]);
+    // Rules that are replaced hold for counters that are there, and not for those of another layer made of the same.
+    let of_other = counters(&other).1.expect("both policies apply");
+    assert_ne!(of_request, of_other);
+    layer.replace_policies([Policy::new("all", Quota::fixed_window(100, HOUR))]).expect("it counts rows, too");
+    assert!(now(of_request.permit(50)).0.is_allowed());
+    assert!(!now(of_other.permit(50)).0.is_allowed());
+    assert_eq!(of_request.checks().len(), 1);
+
+    let of_requests = rig::layer([Policy::new("ten", TEN).metered()]).live();
+    assert!(counters(&of_requests).1.is_none(), "a layer that counts requests has none");
+}
+
+#[test]
+fn a_unit_with_other_letters_or_a_closure_that_refuses_without_one_is_an_error() {
+    for unit in ["", "Rows", "content bytes", "a\"b"] {
+        let error = rig::layer([]).in_units(unit).expect_err(unit);
+        assert!(error.is_invalid() && error.to_string().contains("unit"), "{error}");
+    }
+    let error = rig::layer([]).deny_if(|_| None).expect_err("it counts requests");
+    assert!(error.is_invalid() && error.to_string().contains("in_units"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Bans after failed requests.
+//! Bans after failed requests, and on the whole layer: of requests that the policy does not apply to.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::task::yield_now;
-use tollgate::policy::Count;
+use tollgate::policy::{AccessList, Count};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate_test::{TestResponse, send};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{self, Text, now, request, responding};
+use crate::rig::{self, Text, expect, now, request, responding, with};
 use crate::support::time::memory;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -167,4 +168,74 @@ fn a_grpc_call_fails_by_its_trailers() {
         now(rig::send(&layer.layer(service), request()).into_body().collect());
     }
     assert!(is_banned(&layer));
+}
+
+/// Logins: one a minute, and after two refusals a ban.
+fn strict(ban: fn(Ban) -> Ban) -> Policy {
+    let ban = ban(Ban::new(2, MINUTE, 10 * MINUTE));
+    Policy::new("login", Quota::fixed_window(1, MINUTE)).key(key::peer_ip()).methods([Method::POST]).ban(ban)
+}
+
+fn others() -> Policy {
+    Policy::new("all", Quota::fixed_window(100, MINUTE)).key(key::peer_ip())
+}
+
+async fn one(layer: &RateLimitLayer, method: Method) -> TestResponse {
+    send(layer, 1, |_| rig::by(method.clone())).await.remove(0)
+}
+
+async fn ban_by_refusals(layer: &RateLimitLayer) {
+    drop(send(layer, 3, |_| rig::by(Method::POST)).await);
+}
+
+#[tokio::test]
+async fn a_banned_client_is_refused_where_the_policy_does_not_apply() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::composite(memory(&clock)).policy(strict(Ban::whole_layer)).policy(others());
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    ban_by_refusals(&layer).await;
+    for method in [Method::GET, Method::OPTIONS, Method::POST] {
+        let refused = one(&layer, method).await;
+        assert!(rig::is_banned(&refused));
+        expect(refused.headers(), &[("retry-after", "600"), ("ratelimit", "\"login\";r=0;t=600")]);
+    }
+    let preflight = |_| {
+        let request = with(rig::by(Method::OPTIONS), "origin", "https://a.example");
+        with(request, "access-control-request-method", "GET")
+    };
+    assert!(send(&layer, 1, preflight).await[0].is_admitted());
+    clock.advance(10 * MINUTE);
+    assert!(one(&layer, Method::GET).await.is_admitted());
+}
+
+#[tokio::test]
+async fn requests_that_the_policy_does_not_apply_to_are_no_strikes_owe_it_nothing_and_do_not_name_it() {
+    let layer = rig::layer([strict(Ban::whole_layer).metered(), others()]);
+    for response in send(&layer, 120, |_| rig::by(Method::GET)).await {
+        let names_it = response.headers().values().any(|value| value.as_bytes().starts_with(b"\"login\""));
+        assert!(!names_it && !rig::is_banned(&response));
+    }
+    layer.clone().live().replace_policies([strict(Ban::whole_layer).metered()]).expect("it is supported");
+    let response = one(&layer, Method::GET).await;
+    assert!(response.is_admitted() && response.headers().is_empty(), "{:?}", response.headers());
+    assert!(one(&layer, Method::POST).await.is_admitted(), "its unit is there");
+}
+
+#[tokio::test]
+async fn allowed_clients_and_where_only_its_own_requests_are_banned_the_others_are_not_refused() {
+    let layer = rig::layer([strict(Ban::whole_layer)]);
+    ban_by_refusals(&layer).await;
+    let allow = AccessList::parse(["10.0.0.0/8"]).expect("a network");
+    layer.clone().live().replace_policies([strict(Ban::whole_layer).allow(allow)]).expect("it is supported");
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    layer.clone().live().replace_policies([strict(|ban| ban)]).expect("it is supported");
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(rig::is_banned(&one(&layer, Method::POST).await));
+}
+
+#[test]
+fn a_ban_by_failures_that_refusals_extend_is_an_error() {
+    let policy = others().ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), Count::all());
+    let error = RateLimitLayer::try_new(memory(&ManualClock::new()), policy).expect_err("it has no effect").to_string();
+    assert!(error.ends_with("a ban by failures is not extended: leave out extending"), "{error}");
 }

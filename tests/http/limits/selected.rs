@@ -10,7 +10,7 @@ use tollgate_bandwidth::Flow;
 use tollgate_shed::BackPressureLayer;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{self, everybody, hello};
+use crate::rig::{self, everybody};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const FIFTY: Quota = Quota::per_hour(50);
@@ -147,16 +147,6 @@ async fn a_strike_or_the_end_of_a_ban_where_nothing_bans_is_an_error() {
     assert_eq!(named.lift_ban(&user()).await.expect("it bans"), 0);
     named.strike(&user()).await.expect("it bans");
     assert_eq!(named.lift_ban(&user()).await.expect("it bans"), 1);
-}
-
-#[tokio::test]
-async fn the_counter_that_requests_without_a_key_share_is_reset_by_its_key() {
-    let layer = rig::layer([by_user("ip").key(key::client_ip())]);
-    assert_eq!(rig::send(&layer.layer(hello()), Request::new(String::new())).status(), 200);
-    for key in ["anonymous:", "ambiguous:203.0.113.9", "unknown:"] {
-        let found = layer.clone().live().limiter().reset(&key.parse().expect("a key")).await;
-        assert_eq!(found.expect("such keys are of any policy"), usize::from(key == "anonymous:"), "{key}");
-    }
 }
 
 #[tokio::test]

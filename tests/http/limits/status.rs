@@ -206,16 +206,11 @@ fn a_status_for_all_is_built_only_for_keys_that_the_connection_or_the_server_say
     let made_up = [
         by(key::header("x-user")),
         by(key::header("x-user")).deny(list()),
-        by(key::cookie("session")),
-        by(key::query("tenant")),
         by(key::bearer()),
-        by(key::basic_user()),
         by(key::host()),
         by(key::path()),
-        by(key::path_param("id")),
         by(key::from_fn(|_: &Parts| "text")),
         by((key::peer_ip(), key::header("x-user"))),
-        by((key::header("x-user"), key::peer_ip())),
         by(found),
         // What a tier is, a client would find out with an API key that is a guess.
         by(key::peer_ip()).tier(|parts| (parts.headers.get("x-api-key")? == "secret").then(|| Quota::per_hour(5_000))),

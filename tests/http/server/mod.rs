@@ -2,12 +2,10 @@
 
 #[cfg(target_os = "linux")]
 mod clock;
+mod files;
 mod harness;
-mod options;
-mod policies;
-mod reload;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 
@@ -17,39 +15,6 @@ use crate::sockets::Http;
 use crate::support::server::RedisServer;
 
 const NO_LIMITS: &str = "[server]\non_failure = \"deny\"\n";
-
-#[tokio::test]
-async fn every_endpoint_keeps_its_contract() {
-    let config = ConfigFile::new(NO_LIMITS);
-    let server = Server::start(&["--config", config.path()]);
-    for (path, expected) in [
-        ("/", 200),
-        ("/search", 200),
-        ("/healthz", 200),
-        ("/status/418", 418),
-        ("/status/999", 999),
-        ("/status/100", 400),
-        ("/status/1000", 400),
-        ("/slow?ms=60001", 400),
-        ("/nowhere", 404),
-    ] {
-        assert_eq!(server.get(path).await.0, expected, "{path}");
-    }
-    let start = Instant::now();
-    assert_eq!(server.get("/slow?ms=120").await.0, 200);
-    assert!(start.elapsed() >= Duration::from_millis(120));
-    let (form, json) = ("application/x-www-form-urlencoded", "application/json; charset=utf-8");
-    for (kind, body, expected) in [
-        (form, "user=ada&password=correct%20horse", 200),
-        (json, r#"{"user":"ada","password":"correct horse"}"#, 200),
-        (form, "password=wrong", 401),
-        (json, "{", 401),
-        ("text/plain", "password=correct horse", 401),
-    ] {
-        let response = server.ask(Method::POST, "/login", &[("content-type", kind)], body).await;
-        assert_eq!(response.status(), expected, "{kind} {body}");
-    }
-}
 
 #[tokio::test]
 async fn the_built_in_limits_admit_ten_requests_and_then_tell_the_wait() {

@@ -1,6 +1,6 @@
-//! New policies for a running server.
+//! Files of policies: read again while the server runs, explained, and with a fleet shedder around all limits.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use http::Method;
 
@@ -74,19 +74,50 @@ async fn a_config_from_a_pipe_is_read_once_and_a_hang_up_does_not_wait_for_more(
 }
 
 #[tokio::test]
-async fn a_link_to_another_file_of_equal_length_and_time_is_noticed() {
-    let (before, after, link) = (ConfigFile::new(&policy(3)), ConfigFile::new(&policy(8)), ConfigFile::new(""));
-    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-    for file in [&before, &after] {
-        std::fs::File::options().write(true).open(file.path()).and_then(|file| file.set_modified(time)).unwrap();
+async fn explain_shows_the_policies_of_a_path_to_this_machine_and_only_with_the_flag() {
+    let config = ConfigFile::new(&(policy(2) + "routes = [\"/login\"]\nmethods = [\"POST\"]\n"));
+    let server = Server::start(&["--explain", "--config", config.path()]);
+    for (query, told) in [
+        ("path=/login&method=POST", "yes"),
+        ("path=/login", "its methods do not include GET"),
+        ("path=/status/418&method=POST", "its routes do not include /status/{code}, which matched"),
+    ] {
+        let (code, text) = server.get(&format!("/explain?{query}")).await;
+        assert!(code == 200 && text.contains(told), "{query}: {text}");
     }
-    let links_to = |file: &ConfigFile| {
-        let next = format!("{}.next", link.path());
-        std::os::unix::fs::symlink(file.path(), &next).and_then(|()| std::fs::rename(&next, link.path())).unwrap();
-    };
-    links_to(&before);
-    let server = Server::start(&["--config", link.path()]);
-    assert_eq!(remaining(&server).await, "2");
-    links_to(&after);
-    limit_becomes(&server, 8).await;
+    for bad in ["path=login", "path=http://a/", "path=/a%20b", "path=/&method=a%20b", "method=GET"] {
+        assert_eq!(server.get(&format!("/explain?{bad}")).await.0, 400, "{bad}");
+    }
+    assert_eq!(server.status("/explain?path=/login", &[("x-forwarded-for", "192.0.2.1")]).await, 403);
+    let without = Server::start(&["--config", config.path()]);
+    assert_eq!(without.get("/explain?path=/login").await.0, 404);
+}
+
+fn fleet(limit: u64) -> String {
+    let policy = "[[policy]]\nname = \"all\"\nkey = \"global\"\nlimit = 1000\nwindow = \"30d\"\n";
+    format!("{policy}[fleet]\nlimit = {limit}\nreserve = 0.5\ncritical_routes = [\"/login\"]\n")
+}
+
+#[tokio::test]
+async fn the_fleet_of_the_file_sheds_what_is_not_critical_and_stays_until_the_next_start() {
+    let config = ConfigFile::new(&fleet(2));
+    let server = Server::start(&["--config", config.path()]);
+    let slow = server.uri("/slow?ms=19000");
+    let slow = tokio::spawn(async move { crate::sockets::Http::new().get(slow).await.status() });
+    let deadline = Instant::now() + PATIENCE;
+    while !server.get("/rate_limit").await.1.contains(r#""used":1,"#) {
+        assert!(Instant::now() < deadline, "the slow request never began");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let shed = server.ask(Method::GET, "/search", &[], "").await;
+    assert_eq!(shed.status(), 503);
+    assert!(shed.headers().contains_key("retry-after") && !shed.headers().contains_key("ratelimit"));
+    let form = [("content-type", "application/x-www-form-urlencoded")];
+    let login = server.ask(Method::POST, "/login", &form, "password=correct+horse").await;
+    assert_eq!((login.status().as_u16(), &login.headers()["x-ratelimit-remaining"]), (200, &"998".parse().unwrap()));
+    assert_eq!(server.status("/healthz", &[]).await, 200);
+    slow.abort();
+
+    config.replace(&fleet(20));
+    server.logs("fleet stays as it was", 1).await;
 }
