@@ -112,29 +112,20 @@ fn policies_for_other_requests_are_told_too_and_those_that_are_hidden_or_do_not_
 }
 
 #[test]
-fn telling_takes_nothing_even_when_nothing_is_left() {
-    let layer = layer([user(Quota::fixed_window(1, HOUR))]);
-    let one = |used: u64| format!(r#""user":{{"limit":1,"used":{used},"remaining":{},"reset":R}}"#, 1 - used);
-    (0..10).for_each(|_| tells(&layer.clone().live(), "ada", &one(0), &[Duration::ZERO]));
-    assert_eq!(limited(&layer, of("ada")), 200);
-    (0..10).for_each(|_| tells(&layer.clone().live(), "ada", &one(1), &[HOUR]));
-    assert_eq!(limited(&layer, of("ada")), 429);
-}
-
-#[test]
-fn telling_makes_no_key_and_prolongs_none() {
+fn telling_takes_nothing_even_when_nothing_is_left_and_makes_no_key() {
     let clock = ManualClock::new();
     let memory = MemoryStore::builder().capacity(200).clock(clock.clone()).build();
-    let policy = user(TEN).cost(3).metered().refund_dropped().reserve(0.5, |_| false);
+    let policy = user(TEN).cost(5).metered().refund_dropped();
     let layer = RateLimitLayer::new(memory.clone(), policy);
     let live = layer.clone().live();
     (0..100).for_each(|number| drop(told(&live, of(&number.to_string()))));
     assert!(memory.is_empty());
-    limited(&layer, of("ada"));
-    clock.advance(HOUR / 2);
-    assert!(told(&live, of("ada")).contains(r#""used":8,"remaining":2"#));
+    for (status, left) in [(200, 5), (200, 0), (429, 0)] {
+        assert_eq!(limited(&layer, of("ada")), status);
+        (0..10).for_each(|_| assert!(told(&live, of("ada")).contains(&format!(r#""remaining":{left},"#))));
+    }
     // When its window is over, it makes way.
-    clock.advance(HOUR);
+    clock.advance(HOUR + HOUR / 2);
     (0..64).for_each(|number| assert_eq!(limited(&layer, of(&number.to_string())), 200));
     assert_eq!(memory.len(), 64);
 }

@@ -91,15 +91,6 @@ async fn many_who_wait_are_all_served_at_the_rate_of_the_quota_or_told_that_they
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_in_a_queue_is_waited_for_too() {
-    let (limiter, start, ada) = (limiter(Quota::leaky_bucket(10, SECOND).queue(5)), Instant::now(), ada());
-    let turns = join_all((0..4).map(|_| limiter.until_ready(&ada, SECOND))).await;
-    assert!(turns.iter().all(Result::is_ok));
-    let last = Duration::from_millis(300);
-    assert!((last..=last + GRAIN).contains(&start.elapsed()), "{:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_slot_is_waited_for_and_held_by_the_guard() {
     let (limiter, running, ada) = (limiter(Quota::concurrency(2)), AtomicUsize::new(0), ada());
     let jobs = (0..6).map(|_| async {
