@@ -127,7 +127,7 @@ async fn the_first_lookup_that_refuses_ends_the_wait_for_the_others_and_makes_no
         Ok(if token.text() == Some("bad") { rejected() } else { Extracted::Key(Key::new("account", "7")) })
     });
     let hangs = Policy::new("hangs", MANY).key(hanging().timeout(ms(15_000)));
-    let layer = Rig::memory().layer([hangs, by(refuses.clone())]).on_failure(OnFailure::Deny);
+    let layer = Rig::new().layer([hangs, by(refuses.clone())]).on_failure(OnFailure::Deny);
     assert_eq!(lasts(ms(15), status(&layer, "bad")).await, 401);
     let late = Policy::new("tiers", MANY).key(key::peer_ip()).tier_lookup(Directory::default().tiers(ms(40)));
     let layer = RateLimitLayer::composite(memory()).policies([by(refuses), late]);
