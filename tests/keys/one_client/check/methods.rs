@@ -3,12 +3,11 @@
 use http::request::Parts;
 use tollgate::key;
 
-use super::kind::keys;
 use super::routed::AtHandler;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain: |method| Spelling::by(method), keys: keys([key::method()]) };
+    let app = |name, sees| app(name, sees, |method| Spelling::by(method), [key::method()]);
     let apps = vec![
         app("the method", |parts| Some(parts.method.to_string())),
         app("the handler that axum runs", handler),
@@ -23,10 +22,8 @@ pub(super) fn kind() -> Kind {
 }
 
 fn spell(choices: &mut Choices<'_>) -> Spelling {
-    const METHODS: &[&str] = &[
-        "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY", "Get", "gET", "GETT",
-        "M",
-    ];
+    const METHODS: &[&str] =
+        &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "PROPFIND", "Get", "gET", "M"];
     let method = choices.pick(METHODS);
     let method = choices.cased(method);
     let mut spelling =

@@ -19,11 +19,9 @@ mod spelling;
 
 #[allow(unused_imports, reason = "the tests and the fuzz target use different ones")]
 pub(crate) use self::{
-    addresses::PROXY,
     choices::Choices,
-    kind::{App, Kind},
-    ledger::{Ledger, Tally},
-    routed::handlers,
+    kind::{App, Kind, app},
+    ledger::Ledger,
     spelling::Spelling,
 };
 
