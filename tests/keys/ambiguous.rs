@@ -30,7 +30,8 @@ fn they_share_one_counter_which_is_nobody_elses_by_default_and_where_missing_one
     for rule in [MissingKey::Skip, MissingKey::Share] {
         let service = service(policy(header().plain()).missing_key(rule));
         expect(&service, [(two("a", "b"), 200), (two("c", "d"), 429), (two("a", "b"), 429)]);
-        expect(&service, [(get("/"), 200), (one("a"), 200), (one(""), 200), (one("ambiguous:"), 200)]);
+        let users = ["a", "", "ambiguous:", "anonymous", "anonymous:"].map(|user| (one(user), 200));
+        expect(&service, users.into_iter().chain([(get("/"), 200)]));
     }
 }
 

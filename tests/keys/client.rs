@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tollgate::key::{self, ClientIp, KeyExtractor, client_ip};
 use tollgate::policy::MissingKey;
 
-use super::rig::{by, of, text, with};
+use super::rig::{by, text, with};
 
 const XFF: &str = "x-forwarded-for";
 const FWD: &str = "forwarded";
@@ -272,17 +272,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn no_bytes_name_another_client_or_make_a_key_panic(lines in vec(line(), 0..5), hops in 0..9_usize) {
+    fn no_bytes_name_another_client(lines in vec(line(), 0..5), hops in 0..9_usize) {
         let single = nets().header(REAL);
         for (setting, header) in [(nets(), XFF), (nets().forwarded(), FWD), (single, REAL)] {
             prop_assert_eq!(setting.address(&head(CLIENT, header, &lines)), Some(address(CLIENT)));
             let proxied = head(PROXY, header, &lines);
             prop_assert!(setting.address(&proxied).is_some());
             prop_assert!(setting.trusted_hops(hops).address(&proxied).is_some());
-        }
-        let keys: [&dyn KeyExtractor; 4] = [&key::cookie("for"), &key::bearer(), &key::basic_user(), &key::host()];
-        for (key, header) in keys.into_iter().zip(["cookie", "authorization", "authorization", "host"]) {
-            let _ = of(key, with(header, &lines));
         }
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use tollgate::key::{self, Ambiguous, Extracted, KeyExtractor, Lookup};
+use tollgate::key::{self, Ambiguous, KeyExtractor};
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_test::send;
 
@@ -277,26 +277,5 @@ fn what_a_closure_makes_a_key_of_counts_on_the_counter_of_that_key() {
         (numbers.key(|_: &Parts| Some(7_u64)), "::1", 429),
     ] {
         assert_eq!(sent(policy, client), status, "{client}");
-    }
-}
-
-#[test]
-fn a_lookup_may_find_miss_refuse_or_fail() {
-    let by_host = key::lookup(key::host(), async |host: Lookup| {
-        tokio::task::yield_now().await;
-        match host.text() {
-            Some("refused") => Ok(Err(Box::new(forbidden()))),
-            Some("broken") => Err("the directory is away"),
-            Some("nobody") => Ok(Ok(None)),
-            host => Ok(Ok(host.map(|host| Key::new("tenant", host)))),
-        }
-    });
-    let found = |uri: &str| tokio_test::block_on(by_host.extract(&get(uri).into_parts().0).wait());
-    for _ in 0..2 {
-        assert!(matches!(found("http://a/"), Extracted::Key(key) if key.as_str() == "tenant:a"));
-        assert!(matches!(found("/"), Extracted::Missing));
-        assert!(matches!(found("http://nobody/"), Extracted::Missing));
-        assert!(matches!(found("http://refused/"), Extracted::Rejected(response) if response.status() == 403));
-        assert!(matches!(found("http://broken/"), Extracted::Failed(error) if error.is_store()));
     }
 }

@@ -62,7 +62,7 @@ fn quotas() -> Vec<Row> {
     ]
 }
 
-fn policies() -> Vec<Row> {
+fn policies_and_stores() -> Vec<Row> {
     let (twice, unmatched) = (|| [policy(), policy()], || policy().routes(["b"]));
     let rules = || [Rule::new("a", HOURLY), Rule::new("a", HOURLY)];
     let limiter = Limiter::try_new(MemoryStore::new(), rules());
@@ -73,6 +73,8 @@ fn policies() -> Vec<Row> {
     let (route, global) = (|| layer().route(HOURLY), || layer().global(HOURLY));
     let (one, ban) = (|| layer().policy(policy()), || Ban::new(1, HOUR, HOUR));
     let header = || key::client_ip().try_header("x ip");
+    let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
+    let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
     vec![
         row("Policy::new", || Policy::new("a name", HOURLY), Policy::try_new("a name", HOURLY)),
         row("Policy::reserve", || policy().reserve(1.0, |_| true), policy().try_reserve(1.0, |_| true)),
@@ -95,20 +97,13 @@ fn policies() -> Vec<Row> {
         ),
         row("key::header", || key::header("x ip"), key::try_header("x ip")),
         row("ClientIp::header", || key::client_ip().header("x ip"), header()),
-    ]
-}
-
-fn stores() -> Vec<Row> {
-    let caching = || DenyCache::builder(MemoryStore::new()).capacity(0);
-    let leasing = || LeaseStore::builder(MemoryStore::new()).max_share(1.5);
-    vec![
         row("DenyCacheBuilder::build", move || caching().build(), caching().try_build()),
         row("LeaseStoreBuilder::build", move || leasing().build(), leasing().try_build()),
     ]
 }
 
 fn rows() -> impl Iterator<Item = Row> {
-    quotas().into_iter().chain(policies()).chain(stores())
+    quotas().into_iter().chain(policies_and_stores())
 }
 
 thread_local! {

@@ -4,9 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use http::Request;
-use http_body_util::BodyExt;
 use tollgate::key::{self, ClientIp, KeyExtractor, Lookup};
 use tollgate::policy::AccessList;
 use tollgate::{Ban, Key, Policy, Quota, RateLimitLayer};
@@ -105,20 +103,6 @@ fn clients_behind_the_proxies_of_the_layer_have_a_counter_each() {
     let service = hello(&layer);
     layer.live().replace_policies([by(key::client_ip())]).expect("it is valid");
     expect(&service, [(of(ADA), 200), (of(ADA), 429), (of(BOB), 200), (of(BOB), 429)]);
-}
-
-#[test]
-fn a_ban_and_the_status_document_are_of_the_client_and_not_of_the_proxy() {
-    for (built, layer) in layers(&by(key::client_ip()).ban(Ban::new(2, MINUTE, 10 * MINUTE))) {
-        expect(&hello(&layer), [(of(ADA), 200), (of(ADA), 429), (of(ADA), 429), (of(BOB), 200)]);
-        let status = layer.live().status_service().expect("an address is proven");
-        for (client, left) in [(ADA, r#""remaining":0"#), ("203.0.113.7", r#""remaining":1"#)] {
-            let document = async { status.clone().oneshot(of(client)).await.expect("a response").collect().await };
-            let document = document.now_or_never().expect("at once").expect("a body").to_bytes();
-            let text = String::from_utf8(document.into()).expect("text");
-            assert!(text.contains(left), "{built}: {text}");
-        }
-    }
 }
 
 #[test]

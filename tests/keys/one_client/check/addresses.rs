@@ -10,11 +10,9 @@ use super::{Choices, Kind, Spelling, app};
 /// A proxy, by which all are counted whose address it does not say.
 pub(super) const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-const SHARED: Option<&str> = Some("ip:10.0.0.1");
-
 const XFF: &str = "x-forwarded-for";
 
-pub(super) fn listed() -> Kind {
+pub(super) fn kind() -> Kind {
     let by_list = |name, sees| app(name, sees, |client| Spelling::with(XFF, [client]), [by_hops(), by_nets()]);
     let forwarded = |name, sees| {
         let plain = |client: &str| Spelling::with("forwarded", [format!("for=\"{client}\"")]);
@@ -30,26 +28,7 @@ pub(super) fn listed() -> Kind {
         forwarded("the last of Forwarded", |parts| address(&node(&last(parts, "forwarded")?)?)),
         forwarded("the last of Forwarded, however written", |parts| lenient(&node(&last(parts, "forwarded")?)?)),
     ];
-    Kind { name: "client_ip", spell, is_routed: false, shared: SHARED, apps }
-}
-
-pub(super) fn single() -> Kind {
-    const NAME: &str = "x-real-ip";
-    let app = |name, sees| {
-        app(name, sees, |client| Spelling::with(NAME, [client]), [by_hops().header(NAME), by_nets().header(NAME)])
-    };
-    let apps = vec![
-        app("the address in X-Real-IP", |parts| address(&lines(parts, NAME).next()?)),
-        app("the address in X-Real-IP, however written", |parts| lenient(&lines(parts, NAME).next_back()?)),
-    ];
-    let spell = |choices: &mut Choices<'_>| {
-        let lines = choices.lines(|choices| {
-            let one = spelled(choices);
-            choices.spaced(&one).into_bytes()
-        });
-        Spelling::with(NAME, lines)
-    };
-    Kind { name: "client_ip of one header", spell, is_routed: false, shared: SHARED, apps }
+    Kind { name: "client_ip", spell, is_routed: false, shared: Some("ip:10.0.0.1"), apps }
 }
 
 fn by_hops() -> key::ClientIp {

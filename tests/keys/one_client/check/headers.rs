@@ -12,7 +12,7 @@ const NAME: &str = "x-client";
 pub(super) fn kind() -> Kind {
     let header = || key::header(NAME).plain();
     let (first, last) = ([header(), header().first()], [header(), header().last()]);
-    let (lower, lower_last) = (first.clone().map(ValueKey::ignore_case), last.clone().map(ValueKey::ignore_case));
+    let lower = first.clone().map(ValueKey::ignore_case);
     let apps = vec![
         app("the first line", |parts| parts.headers.get(NAME).map(text), plain, first.clone()),
         app("the last line", last_line, plain, last),
@@ -25,7 +25,6 @@ pub(super) fn kind() -> Kind {
             plain,
             lower,
         ),
-        app("the last line in lower case", |parts| Some(last_line(parts)?.to_ascii_lowercase()), plain, lower_last),
     ];
     Kind { name: "header", spell, is_routed: false, shared: None, apps }
 }

@@ -10,7 +10,6 @@ mod headers;
 mod hosts;
 mod kind;
 mod ledger;
-mod methods;
 mod params;
 mod paths;
 mod queries;
@@ -36,8 +35,6 @@ pub(crate) fn kinds() -> Vec<Kind> {
         hosts::kind(),
         paths::kind(),
         params::kind(),
-        methods::kind(),
-        addresses::listed(),
-        addresses::single(),
+        addresses::kind(),
     ]
 }
