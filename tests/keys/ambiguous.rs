@@ -10,18 +10,18 @@ use tollgate::key::{self, Ambiguous, Extracted};
 use tollgate::policy::{AccessList, MissingKey, TierLookup};
 use tollgate::{Key, Quota};
 
-use super::rig::{body, by, expect, get, list, policy, send, service, with};
+use super::rig::{Text, body, by, expect, get, list, policy, send, service, with};
 
 fn header() -> key::ValueKey {
     key::header("x-user")
 }
 
-fn one(user: &str) -> Request<String> {
+fn one(user: &str) -> Request<Text> {
     with("x-user", &[user])
 }
 
 /// Two users in one request.
-fn two(first: &str, second: &str) -> Request<String> {
+fn two(first: &str, second: &str) -> Request<Text> {
     with("x-user", &[first, second])
 }
 

@@ -9,18 +9,18 @@ use http::Request;
 use tollgate::Key;
 use tollgate::key::{self, KeyExtractor, Lookup};
 
-use super::rig::{by, get, of, policy, with};
+use super::rig::{Text, by, get, of, policy, with};
 
 /// The key of these values is that of this request, and is parsed from its text.
 #[track_caller]
-fn row(key: &(impl KeyExtractor + Clone), values: &[&str], request: Request<String>) {
+fn row(key: &(impl KeyExtractor + Clone), values: &[&str], request: Request<Text>) {
     let made = policy(key.clone()).key_of_parts(values).expect("a request has it");
     assert_eq!(made.as_str(), of(key, request), "{values:?}");
     assert_eq!(made.to_string().parse::<Key>().expect("it is the text of a key"), made);
 }
 
-fn method(method: &str) -> Request<String> {
-    Request::builder().method(method).body(String::new()).expect("a request")
+fn method(method: &str) -> Request<Text> {
+    Request::builder().method(method).body(Text::default()).expect("a request")
 }
 
 #[test]

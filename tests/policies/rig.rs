@@ -1,27 +1,17 @@
 //! A store in memory and its clock, services behind a layer, and what is sent to them.
 
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::ConnectInfo;
-use bytes::Bytes;
 use futures::FutureExt;
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use tollgate::body::ResponseBody;
 use tollgate::store::{Ask, Change, Check, Counter, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer};
 use tollgate_test::{Recorded, RecordingStore};
-use tower::util::BoxCloneService;
-use tower::{Layer, ServiceExt, service_fn};
 
+use crate::support::requests::by;
+pub(crate) use crate::support::requests::{Answer, Service, Text, body, expect, hello, over, send};
 use crate::support::time::memory;
-
-pub(crate) type Text = Full<Bytes>;
-pub(crate) type Answer = Response<ResponseBody<Text>>;
-pub(crate) type Service = BoxCloneService<Request<Text>, Answer, Infallible>;
 
 pub(crate) const S: u64 = 1_000_000;
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -79,19 +69,6 @@ pub(crate) fn settled<S: Store>(store: &RecordingStore<S>) -> Vec<Change> {
     settled.flatten().map(|settlement| settlement.change).collect()
 }
 
-/// A layer over a handler.
-pub(crate) fn over<F>(layer: &RateLimitLayer, handler: impl Fn(Request<Text>) -> F + Clone + Send + 'static) -> Service
-where
-    F: Future<Output = Response<Text>> + Send,
-{
-    BoxCloneService::new(layer.layer(service_fn(move |request| handler(request).map(Ok::<_, Infallible>))))
-}
-
-/// A layer over a service that says hello.
-pub(crate) fn hello(layer: &RateLimitLayer) -> Service {
-    over(layer, async |_| Response::new(Text::from("hello")))
-}
-
 /// A response with the status that a request names in `x-status`.
 pub(crate) async fn as_told(request: Request<Text>) -> Response<Text> {
     let status = request.headers().get("x-status").map_or("200", |value| value.to_str().expect("ASCII"));
@@ -128,31 +105,13 @@ pub(crate) fn and(mut request: Request<Text>, name: &'static str, value: &str) -
 
 /// A request from a peer.
 pub(crate) fn from(peer: &str) -> Request<Text> {
-    let mut request = get();
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::new(peer.parse().expect("an address"), 4711)));
-    request
-}
-
-/// The response of a service that answers at once.
-#[track_caller]
-pub(crate) fn send(service: &Service, request: Request<Text>) -> Answer {
-    let response = service.clone().oneshot(request).now_or_never().expect("an answer at once");
-    response.expect("the service does not fail")
+    by(peer, get())
 }
 
 /// The statuses of some requests, one after the other.
 #[track_caller]
 pub(crate) fn statuses<const N: usize>(service: &Service, requests: [Request<Text>; N]) -> [u16; N] {
     requests.map(|request| send(service, request).status().as_u16())
-}
-
-/// Sends requests one after the other, each of which is answered at once with this status.
-#[track_caller]
-pub(crate) fn expect(service: &Service, rows: impl IntoIterator<Item = (Request<Text>, u16)>) {
-    for (place, (request, status)) in rows.into_iter().enumerate() {
-        let what = format!("request {place}: {} {} {:?}", request.method(), request.uri(), request.headers());
-        assert_eq!(send(service, request).status(), status, "{what}");
-    }
 }
 
 /// The one line of a field; empty if there is none.
@@ -162,10 +121,4 @@ pub(crate) fn line<'a, B>(response: &'a Response<B>, name: &str) -> &'a str {
     let line = lines.next().unwrap_or_default();
     assert_eq!(lines.next(), None, "{name} is one line");
     line
-}
-
-#[track_caller]
-pub(crate) fn body(response: Answer) -> String {
-    let collected = response.into_body().collect().now_or_never().expect("a body at once").expect("a body");
-    String::from_utf8(collected.to_bytes().into()).expect("text")
 }

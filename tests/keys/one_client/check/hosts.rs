@@ -22,7 +22,6 @@ pub(super) fn kind() -> Kind {
         }),
         app("the URI, or else the header", |parts| parts.uri.host().map(name).or_else(|| first(parts))),
         app("the first line", first),
-        app("the last line", |parts| lines(parts).next_back()),
         app("the tenant", |parts| Some(first(parts)?.split('.').next()?.to_owned()).filter(|name| is_word(name))),
     ];
     Kind { name: "host", spell, is_routed: false, shared: None, apps }

@@ -39,12 +39,6 @@ pub(super) fn kind() -> Kind {
         app("Query<struct>", one::<String>, plain, any()),
         app("Query<struct> of an option", |parts| one::<Option<String>>(parts)?, plain, any()),
         app(
-            "Query<struct> of axum-extra",
-            |parts| Some(FormQuery::<One<String>>::try_from_uri(&parts.uri).ok()?.0.k),
-            plain,
-            any(),
-        ),
-        app(
             "Query<struct> of a number",
             |parts| Some(one::<u64>(parts)?.to_string()),
             plain,
