@@ -37,7 +37,7 @@ fn by(key: impl KeyExtractor) -> Policy {
 fn a_policy_whose_clients_could_have_others_banned_is_an_error() {
     let ban = Ban::new(3, MINUTE, MINUTE);
     let networks = || key::client_ip().trusted_proxies(["10.0.0.0/8", "fc00::/7"]);
-    for (policy, part) in [
+    for (policy, part) in vec![
         (by(key::peer_ip()), ""),
         (by(key::client_ip()), ""),
         (by(networks()), ""),

@@ -1,10 +1,10 @@
 //! Headers that policies of a file compare, and keys with the application's own rule in a file.
 
-use http::{HeaderValue, Method, Request};
+use http::{HeaderValue, Method};
 use tollgate::Policy;
 use tollgate_config::Config;
 
-use super::rig::{Text, expect, get, send, service, with};
+use super::rig::{expect, get, send, service, with};
 
 fn read(fields: &str) -> Result<Policy, String> {
     let text = format!("[[policy]]\nname = \"policy\"\nwindow = \"1h\"\n{fields}\n");
@@ -56,7 +56,7 @@ fn texts_that_no_header_can_say_and_choices_that_a_key_has_not_are_faults() {
 fn a_file_says_which_of_several_values_counts_and_what_an_entry_of_a_list_is() {
     let header = |lines: &[&str]| with("x-user", lines);
     let cookie = |line: &str| with("cookie", &[line]);
-    let rows: [(&str, [Request<Text>; 2], [u16; 2]); 6] = [
+    for (fields, requests, expected) in [
         ("key = \"last:cookie:s\"", [cookie("s=REAL"), cookie("s=x; s=REAL")], [200, 429]),
         ("key = \"first:ignore_case:header:x-user\"", [header(&["REAL"]), header(&["real", "x"])], [200, 429]),
         ("key = \"ignore_case:last:query:k\"", [get("/?k=REAL"), get("/?k=x&k=Real")], [200, 429]),
@@ -71,8 +71,7 @@ fn a_file_says_which_of_several_values_counts_and_what_an_entry_of_a_list_is() {
             [403, 200],
         ),
         ("deny = [\"10.0.0.0/8\"]\nserve_unknown_addresses = true", [get("/"), get("/")], [200, 429]),
-    ];
-    for (fields, requests, expected) in rows {
+    ] {
         let service = service(read(&format!("limit = 1\n{fields}")).expect("it is valid"));
         expect(&service, requests.into_iter().zip(expected));
     }

@@ -83,8 +83,8 @@ async fn send_http2(stream: TcpStream, mut spelling: Spelling, kind: usize) {
 fn row(name: &str, front: impl FnOnce(u16) -> u16, is_http2: bool) {
     let (runtime, seed) = (Runtime::new().expect("a runtime"), seed());
     let kinds: &'static [Kind] = kinds().leak();
-    let seen = Seen::new(Mutex::new((kinds.iter().map(|kind| Ledger::new(kind, usize::MAX)).collect(), None)));
-    let port = front(runtime.block_on(start(kinds, seen.clone())));
+    let noted = Seen::new(Mutex::new((kinds.iter().map(|kind| Ledger::new(kind, usize::MAX)).collect(), None)));
+    let port = front(runtime.block_on(start(kinds, noted.clone())));
     for (number, kind) in kinds.iter().enumerate() {
         for request in 0..many(REQUESTS) {
             let spelling = (kind.spell)(&mut Choices::new(&bytes(seed, request)));
@@ -93,17 +93,17 @@ fn row(name: &str, front: impl FnOnce(u16) -> u16, is_http2: bool) {
                 let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.expect("the server listens");
                 stream.set_nodelay(true).expect("it is open");
                 if is_http2 {
-                    send_http2(stream, spelling, number).await
+                    send_http2(stream, spelling, number).await;
                 } else {
-                    send_http1(stream, spelling, number).await
+                    send_http1(stream, spelling, number).await;
                 }
             };
             runtime.block_on(async { timeout(PATIENCE, sent).await }).expect("the connection ends");
-            let fault = seen.lock().expect("no panic").1.take();
+            let fault = noted.lock().expect("no panic").1.take();
             assert_eq!(fault, None, "{what}");
         }
     }
-    let ledgers = &seen.lock().expect("no panic").0;
+    let ledgers = &noted.lock().expect("no panic").0;
     let tallies = ledgers.iter().map(|ledger| ledger.tally);
     let (requests, keys, certain) = tallies.fold((0, 0, 0), |(requests, keys, certain), tally| {
         (requests + tally.requests, keys + tally.keys, certain + tally.certain)

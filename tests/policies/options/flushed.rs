@@ -55,7 +55,9 @@ fn what_a_handler_changes_is_settled_once_with_the_response() {
         let seen = store.clone();
         let service = over(&layer, move |request| {
             let before = settled(&seen);
-            charges.iter().for_each(|units| handle(&request).charge(*units));
+            for units in charges {
+                handle(&request).charge(units);
+            }
             handle(&request).refund(refund);
             assert_eq!(settled(&seen), before, "not yet");
             async { Response::new(Text::default()) }
