@@ -10,6 +10,8 @@ pub(crate) mod log;
 pub(crate) mod nginx;
 #[cfg(feature = "redis")]
 pub(crate) mod proxy;
+#[cfg(feature = "axum")]
+pub(crate) mod requests;
 #[cfg(feature = "redis")]
 pub(crate) mod server;
 pub(crate) mod slow;
