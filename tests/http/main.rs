@@ -2,6 +2,8 @@
 
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
+mod behind_nginx;
+#[cfg(all(unix, feature = "axum"))]
 mod caches;
 #[cfg(feature = "axum")]
 mod compose;

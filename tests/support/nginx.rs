@@ -26,6 +26,11 @@ impl Nginx {
         Self::start_with(upstream, "")
     }
 
+    /// Starts a proxy that adds its client's address to `X-Forwarded-For`.
+    pub(crate) fn start_forwarding(upstream: u16) -> Self {
+        Self::start_with(upstream, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
+    }
+
     /// Starts a cache that is shared by all clients, which keeps what it may, and all else for a minute.
     pub(crate) fn start_caching(upstream: u16) -> Self {
         let settings =
