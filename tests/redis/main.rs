@@ -15,7 +15,6 @@ mod commands;
 mod connecting;
 mod contents;
 mod expiry;
-mod fleet;
 mod foreign;
 mod functions;
 mod lazy;

@@ -6,7 +6,8 @@ use tollgate::RedisStore;
 use tollgate_ratio::{CounterId, Offered, Report, Tally, Totals};
 
 use super::moves::set_slot;
-use super::rig::{Cluster, PATIENCE, id};
+use super::rig::{Cluster, id};
+use crate::stores::PATIENCE;
 
 const TICK: Duration = Duration::from_secs(1);
 const SHARDS: u8 = 4;
