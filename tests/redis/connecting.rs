@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use tollgate::store::RedisStoreBuilder;
 use tollgate::{Error, RedisStore};
 
-use super::stores::{patient_store, take};
+use super::stores::{PATIENCE, patient_store, remaining, take, time_to_decide};
 use crate::support::server::RedisServer;
 
 /// Connecting may take 200 ms in these tests, twice: for the connection and for the scripts.
@@ -97,4 +98,41 @@ async fn what_can_never_work_is_invalid_for_lazy_stores_too_and_the_error_says_w
             assert!(error.is_invalid() && words.iter().all(|word| error.to_string().contains(word)), "{url}: {error}");
         }
     }
+}
+
+#[test]
+fn a_lazy_store_is_made_outside_a_runtime_and_asks_nothing_until_it_decides() {
+    let server = RedisServer::start();
+    let store = RedisStore::builder()
+        .timeout(PATIENCE)
+        .lazy()
+        .connect(&server.url())
+        .now_or_never()
+        .expect("it does not wait")
+        .expect("the URL is one");
+    let connections = || server.ask::<String>(&["CLIENT", "LIST"]).lines().count() - 1;
+    // Those by which the test asked before may not have ended yet; one of the store would stay.
+    assert!((0..100).any(|_| connections() == 0));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("one can be built");
+    runtime.block_on(async {
+        drop(take(&store, "ada", 1).await.expect("the first decision connects"));
+        assert_eq!((remaining(&store, "ada").await, connections()), (49, 1));
+    });
+}
+
+#[tokio::test]
+async fn a_lazy_store_that_was_made_while_redis_was_away_decides_once_it_is_there() {
+    let mut server = RedisServer::start();
+    server.kill();
+    for settings in [RedisStore::builder(), RedisStore::builder().functions()] {
+        settings.connect(&server.url()).await.expect_err("it is away");
+    }
+    let store = RedisStore::builder().lazy().connect(&server.url()).await.expect("the URL is one");
+    for _ in 0..3 {
+        let error = take(&store, "ada", 1).await.expect_err("it is away");
+        assert!(error.is_connection() || error.is_timeout(), "{error:#}");
+    }
+    server.restart();
+    let waited = time_to_decide(&store, "ada").await;
+    assert!(waited.as_millis() < 1_000, "{waited:?}");
 }

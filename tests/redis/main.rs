@@ -17,11 +17,9 @@ mod contents;
 mod expiry;
 mod foreign;
 mod functions;
-mod lazy;
 mod outages;
 #[cfg(unix)]
 mod reconnect;
-mod refusals;
 #[cfg(unix)]
 mod secure;
 #[cfg(feature = "sentinel")]

@@ -1,12 +1,13 @@
-//! Two processes, of which one is killed while it holds slots.
+//! Renewals, while a process lives, and of all slots in few calls.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use tokio::time::sleep;
-use tollgate::Quota;
+use tollgate::{Key, Quota};
 
 use super::{ada, hold, left, limiter, until_left};
 use crate::support::server::RedisServer;
@@ -63,4 +64,26 @@ async fn slots_of_a_process_are_renewed_until_it_is_killed_and_free_within_a_lif
     println!("all slots of the dead process were free after {freed:?}");
     let _held = hold(&limiter, SLOTS).await;
     assert_eq!(left(&limiter).await, 0);
+}
+
+#[tokio::test]
+async fn slots_of_one_key_and_of_three_hundred_are_renewed_by_a_few_calls() {
+    let redis = RedisServer::start();
+    let of_one = limiter(&redis.url(), Quota::concurrency(400).slot_ttl(LIFE)).await;
+    let of_many = limiter(&redis.url(), Quota::concurrency(1).slot_ttl(LIFE)).await;
+    let (ada, keys) = (ada(), (0..300).map(|number| Key::new("user", number.to_string())).collect::<Vec<_>>());
+    let held =
+        join_all((0..300).map(|_| of_one.acquire(&ada)).chain(keys.iter().map(|key| of_many.acquire(key)))).await;
+    assert_eq!(left(&of_one).await, 100);
+    let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
+    sleep(2 * LIFE + LIFE / 4).await;
+    let renewals = redis.scripts();
+    // Each at least twice: one by one that would be 1,200 calls.
+    assert!((8..=140).contains(&renewals), "{renewals} calls");
+    assert_eq!(left(&of_one).await, 100, "they live on");
+    for key in &keys {
+        let look = of_many.peek(key).await.expect("Redis is there");
+        assert_eq!(look.outcomes()[0].remaining(), 0);
+    }
+    drop(held);
 }

@@ -3,7 +3,6 @@
 mod dying;
 mod forgotten;
 mod released;
-mod renewed;
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,8 @@
-//! Releases that have a hard way: clients that vanish, servers that stand still, runtimes that stop, threads that block.
+//! Releases that have a hard way: clients that vanish, and servers that stand still.
 
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate::Quota;
 
@@ -20,10 +19,6 @@ fn quota(limit: u64) -> Quota {
     Quota::concurrency(limit).slot_ttl(LONG)
 }
 
-fn threads(workers: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
     let (redis, clients) = (RedisServer::start(), many([20_000, 100_000]));
@@ -38,26 +33,6 @@ async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
     drop(held);
     let took = until_left(&limiter, clients, SOON).await;
     println!("{clients} slots were free after {took:?}, and {} calls", redis.scripts());
-}
-
-#[test]
-fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
-    let (redis, here, other) = (RedisServer::start(), threads(1), threads(2));
-    let limiter = here.block_on(limiter(&redis.url(), quota(1_000)));
-    // A lane of this runtime takes what the other leaves.
-    assert_eq!(here.block_on(left(&limiter)), 1_000);
-    other.block_on(async {
-        for _ in 0..300 {
-            let (_, guard) = limiter.acquire(&ada()).await.expect("Redis is there");
-            tokio::spawn(async move {
-                let _guard = guard;
-                sleep(LONG).await;
-            });
-        }
-    });
-    assert_eq!(here.block_on(left(&limiter)), 700);
-    drop(other);
-    here.block_on(until_left(&limiter, 1_000, SOON));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
