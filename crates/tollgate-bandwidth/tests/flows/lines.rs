@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::test_util::FailingStore;
-use tollgate::{Limiter, MemoryStore, Quota, Rule};
+use tollgate::{MemoryStore, Quota};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{ada, flow, flow_of, limiter, memory};
+use super::audit::{ada, flow, limiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -90,22 +89,6 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
     assert!(error.is_denied(), "{error}");
     large.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
-    let store = FailingStore::new(memory());
-    store.delay(Duration::from_millis(20));
-    let limiter = Limiter::new(store.clone(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
-    let flow = flow_of(&limiter).await;
-    let mut takes = [(); 3].map(|()| Box::pin(flow.acquire(u64::MAX)));
-    assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
-    // The first one is granted all of them, and has not claimed them when the second one is decided.
-    store.work();
-    sleep(Duration::from_millis(100)).await;
-    for take in takes {
-        timeout(SECOND, take).await.expect("nothing limits it").expect("memory decides");
-    }
 }
 
 /// A task whose waker is all that is left of it: it holds a flow, and takes a unit in its destructor.
