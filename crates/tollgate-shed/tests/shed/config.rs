@@ -100,17 +100,6 @@ async fn routes_make_requests_critical() {
     }
 }
 
-#[test]
-fn two_files_with_the_same_fleet_are_told_from_those_with_another() {
-    let running = read(FLEET);
-    assert_eq!(running, read(&format!("{FLEET}\nname = \"fleet\"\n[server]\ninstances = 3")));
-    for (from, to) in [("4", "5"), ("0.5", "0.6"), ("\"high\"", "\"low\""), ("x-priority", "x-class")] {
-        assert_ne!(running, read(&FLEET.replace(from, to)), "{to}");
-    }
-    assert_ne!(running, read(&format!("{FLEET}slot_ttl = \"10s\"")));
-    assert_ne!(running, read("[server]\ninstances = 2"));
-}
-
 /// A file whose fleet is good but for the lines given; they begin on line 2.
 fn fleet(lines: &str) -> String {
     let mut file = format!("[fleet]\n{lines}\n");

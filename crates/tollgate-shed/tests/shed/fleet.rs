@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, sleep, timeout};
 use tollgate::store::{BreakerState, Store};
@@ -156,30 +156,29 @@ async fn the_class_of_a_request_is_determined_once_and_found_further_inside() {
 
 #[tokio::test]
 async fn without_a_class_a_request_is_what_its_method_says_and_a_preflight_takes_no_slot() {
-    for (method, class) in [
-        ("GET", Class::Read),
-        ("HEAD", Class::Read),
-        ("OPTIONS", Class::Read),
-        ("TRACE", Class::Read),
-        ("POST", Class::Write),
-        ("DELETE", Class::Write),
-        ("PURGE", Class::Write),
-    ] {
-        let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-        let inner = serving(move |request| {
-            assert_eq!(request.extensions().get(), Some(&class));
-            Response::new(text("hello"))
-        });
-        let request = Request::builder().method(method).body(String::new()).expect("a request");
-        assert!(!is_shed(&ask(&behind(&layer, inner), request).await), "{method}");
-    }
     let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-    let service = behind(&layer, hello());
+    let service = behind(
+        &layer,
+        serving(|request| {
+            let mut response = Response::new(text("hello"));
+            response.extensions_mut().insert(*request.extensions().get::<Class>().expect("a class"));
+            response
+        }),
+    );
+    let of = |method: &str| Request::builder().method(method);
+    for (methods, class) in
+        [(&["GET", "HEAD", "OPTIONS", "TRACE"][..], Class::Read), (&["POST", "DELETE", "PURGE"], Class::Write)]
+    {
+        for method in methods {
+            let response = ask(&service, of(method).body(String::new()).expect("a request")).await;
+            assert_eq!(response.extensions().get(), Some(&class), "{method}");
+        }
+    }
     let _held = ask(&service, Request::new(String::new())).await;
     assert!(is_shed(&ask(&service, Request::new(String::new())).await));
-    let preflight = Request::builder().method(Method::OPTIONS).header("origin", "https://example.com");
-    let preflight = preflight.header("access-control-request-method", "GET").body(String::new()).expect("a request");
-    assert!(!is_shed(&ask(&service, preflight).await));
+    let preflight =
+        of("OPTIONS").header("origin", "https://example.com").header("access-control-request-method", "GET");
+    assert!(!is_shed(&ask(&service, preflight.body(String::new()).expect("a request")).await));
 }
 
 #[test]
