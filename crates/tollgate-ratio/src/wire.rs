@@ -171,19 +171,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_written_as_the_script_reads_it() {
-        let mut too_much = Offered::new(id(2), 1, 2, 3);
-        too_much.ordinary = u64::MAX;
-        let part = only(&report([Offered::new(id(1), 5, 6, 7), too_much]));
-        assert_eq!(part.head, bytes(&[(1_000_000, 7), (7, 7), (1, 1)]));
-        let expected =
-            [&[1; 16][..], &bytes(&[(5, 6), (6, 6), (7, 6)]), &[2; 16], &bytes(&[(MOST_UNITS, 6), (2, 6), (3, 6)])];
-        assert_eq!(part.counters, expected.concat());
-        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-1-0}:2");
-        assert_eq!(part.without_target().head, bytes(&[(1_000_000, 7), (0, 7), (1, 1)]));
-    }
-
-    #[test]
     fn what_a_script_could_not_count_is_refused() {
         let many = (0..513_u16).map(|place| {
             let mut id = [0; CounterId::LENGTH];

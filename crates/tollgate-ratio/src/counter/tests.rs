@@ -46,23 +46,6 @@ fn a_keep_is_a_share_whatever_the_totals() {
 }
 
 #[test]
-fn the_reserve_is_left_to_critical_requests() {
-    for (offered, admitted) in [
-        ([9_000, 100], [800, 100]),
-        ([9_000, 500], [500, 500]),
-        ([9_000, 5_000], [0, 1_000]),
-        ([500, 100], [500, 100]),
-        ([0, 5_000], [0, 1_000]),
-        ([800, 0], [800, 0]),
-        ([0, 0], [0, 0]),
-    ] {
-        // A fifth is reserved.
-        let keeps = keeps(&told(1_000, 200, offered));
-        assert_eq!([0, 1].map(|kind| whole(keeps[kind] * float(offered[kind]))), admitted, "of {offered:?}");
-    }
-}
-
-#[test]
 fn the_requests_that_pass_stay_within_four_of_their_share() {
     for (totals, clients) in [(2_000, 2), (5_000, 5), (100_000, 2), (1_250, 3)] {
         let (mut entry, mut draw, mut passed) = (told(1_000, 0, [0, totals]), draws(7), vec![0.0; clients]);
@@ -144,20 +127,4 @@ fn a_sample_is_exact_on_average() {
         let is_close = |kind: usize| sums[kind].abs_diff(200_000 * units[kind]) <= 4_000 * units[kind];
         assert!(is_close(0) && is_close(1), "{sums:?} of {units:?}");
     }
-}
-
-#[test]
-fn what_is_heavy_hot_or_of_an_unknown_fleet_is_reported_exactly() {
-    let (now, live) = (Instant::now(), 100);
-    let units = |entry: &RatioCounter, live| entry.offered(live, now, || 0.999).map(|offered| offered.critical);
-    let mut light = entry(1_000, 0);
-    assert_eq!([units(&light, live), units(&light, 0)], [None, None], "nothing was offered");
-    light.kinds[1].last = 3;
-    assert_eq!([units(&light, live), units(&light, 0)], [None, Some(3)]);
-    light.kinds[1].last = 6;
-    assert_eq!(units(&light, live), Some(6), "more than half of a fair share");
-    let mut hot = told(1_000, 0, [300, 200]);
-    assert_eq!(units(&hot, live), Some(0), "so that the end of its load is known");
-    hot.hear([300, 199], now);
-    assert_eq!(units(&hot, live), None);
 }

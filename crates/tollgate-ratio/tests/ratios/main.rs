@@ -80,6 +80,19 @@ impl Tally for Switch {
     }
 }
 
+/// A tally of a closure.
+struct TallyFn<F>(F);
+
+impl<F, R> Tally for TallyFn<F>
+where
+    F: Fn(Report) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Totals, Error>> + Send + 'static,
+{
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        Box::pin((self.0)(report))
+    }
+}
+
 /// Steps of 1/50 of a tick, which do not drift.
 struct Steps(Instant, u32);
 

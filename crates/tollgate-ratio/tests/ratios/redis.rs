@@ -114,7 +114,7 @@ impl Pair {
     }
 
     fn random(&mut self, tick: Duration, seen: u64) -> Report {
-        let many = self.rng.u64(0..12);
+        let many = if self.rng.u8(..10) == 0 { 200 } else { self.rng.u64(0..12) };
         let mut counters: Vec<Offered> = (0..many).map(|_| self.offered(0..60)).collect();
         counters.sort_unstable_by_key(|offered| offered.id);
         counters.dedup_by_key(|offered| offered.id);
@@ -136,7 +136,7 @@ impl Pair {
 async fn redis_and_memory_add_random_reports_up_alike() {
     const TICK: Duration = Duration::from_millis(40);
     let mut pair = Pair::start(7).await;
-    let (start, mut seen, mut compared, mut late, mut lasts) = (Instant::now(), 0, 0, 0, 0);
+    let (start, mut seen, mut compared, mut late, mut lasts, mut hot) = (Instant::now(), 0, 0, 0, 0, 0);
     while compared < 1_000 && start.elapsed() < Duration::from_secs(60) {
         let report = pair.random(TICK, seen);
         let target = report.target;
@@ -145,16 +145,24 @@ async fn redis_and_memory_add_random_reports_up_alike() {
                 seen = number(&totals, TICK);
                 compared += 1;
                 lasts += u32::from(target + 1 == seen);
+                hot = hot.max(totals.hot.len());
             }
             Err(_) => pair.clear().await,
         }
         if pair.rng.u8(..20) == 0 {
-            let pause = pair.rng.choice([5, 30, 60, 200]).expect("there are some");
+            // After some of them the hash of an older tick is still there, in the place of a new one.
+            let pause = pair.rng.choice([5, 30, 60, 110, 120, 130, 200]).expect("there are some");
             tokio::time::sleep(Duration::from_millis(pause)).await;
             late += 1;
+            pair.server.assert_every_key_expires();
         }
     }
     assert!(compared >= 300 && lasts > 20 && late > 5, "{compared} reports, {lasts} to the last tick, {late} pauses");
+    assert!((32..=64).contains(&hot), "of two ticks: {hot}");
+    tokio::time::sleep(4 * TICK + Duration::from_millis(10)).await;
+    assert_eq!(pair.server.keys(), [""; 0]);
+    let _ = look(&pair.redis, TICK, []).await;
+    assert_eq!(pair.server.keys(), [""; 0], "a look writes none");
 }
 
 #[tokio::test]
@@ -184,90 +192,6 @@ async fn a_full_tick_has_no_room_for_further_counters_and_goes_on_with_those_it_
     assert_eq!(without_room, [0, 0, 512, 512, 512, 512, 512, 512, 0, 512], "of two fields each");
     let fields: u64 = pair.server.keys().iter().map(|key| pair.server.ask::<u64>(&["HLEN", key])).sum();
     assert!(fields <= 3_100, "{fields}");
-}
-
-#[tokio::test]
-async fn a_tick_that_is_hot_all_over_lists_thirty_two_counters() {
-    let pair = Pair::start(2).await;
-    let (mut compared, mut most) = (0, 0);
-    // Reports a hundred hot counters in two ticks; what is read in the second one by who reported them, and by one that
-    // did not report any; `None` if the machine was too busy.
-    let hot_of_a_tick = async || {
-        let counters = || (0..100).map(|counter| Offered::new(id(counter), 500, 0, 1_000));
-        drop(pair.report(Report::new(SHORT, 0).counters(counters())).await.ok()?);
-        next_tick(&pair.redis, SHORT).await;
-        let totals = pair.report(Report::new(SHORT, 0).counters(counters())).await.ok()?;
-        let seen = pair.report(Report::new(SHORT, 0).live(false)).await.ok()?;
-        (number(&totals, SHORT) == number(&seen, SHORT)).then_some([totals, seen])
-    };
-    while compared < 3 {
-        let [totals, seen] = first(async || {
-            let found = hot_of_a_tick().await;
-            if found.is_none() {
-                pair.clear().await;
-            }
-            found
-        })
-        .await;
-        assert_eq!(seen.hot, totals.hot);
-        most = most.max(totals.hot.len());
-        compared += 1;
-    }
-    assert!((32..=64).contains(&most), "of two ticks: {most}");
-}
-
-#[tokio::test]
-async fn hashes_of_a_tick_expire_after_four_and_there_are_three_of_a_shard_and_a_look_writes_none() {
-    let server = RedisServer::start();
-    let tally = connect(&server).await;
-    assert_eq!(look(&tally, LONG, []).await.live, 0);
-    assert_eq!(server.keys(), [""; 0]);
-    let report = || Report::new(SHORT, 0).shards(2).counters((0..9).map(|counter| Offered::new(id(counter), 1, 1, 1)));
-    let (start, mut reports, mut most) = (Instant::now(), 0, 0);
-    while reports < 6 || most < 6 {
-        assert!(start.elapsed() < MOST_TRIED, "{most} hashes at most after {reports} reports");
-        next_tick(&tally, SHORT).await;
-        if in_time(&tally, report()).await.is_none() {
-            continue;
-        }
-        reports += 1;
-        server.assert_every_key_expires();
-        let keys = server.keys();
-        most = most.max(keys.len());
-        assert!(keys.len() <= 6 && keys.iter().all(|key| key.starts_with("tollgate:{ratio-400000-2-")), "{keys:?}");
-        let lives = keys.iter().map(|key| server.ask::<i64>(&["PTTL", key]));
-        // None is left of a machine that stood still for four ticks.
-        assert!(lives.max().is_none_or(|most| most <= 1_600), "four ticks");
-    }
-    tokio::time::sleep(4 * SHORT + Duration::from_millis(10)).await;
-    assert_eq!(server.keys(), [""; 0]);
-}
-
-#[tokio::test]
-async fn a_hash_of_an_older_tick_that_is_still_there_counts_for_nothing() {
-    let server = RedisServer::start();
-    let tally = connect(&server).await;
-    let offered = |units| [Offered::new(id(1), units, units, 0)];
-    for (counters, live) in [(vec![], false), (offered(0).to_vec(), true)] {
-        let tried = async || {
-            let tick = next_tick(&tally, SHORT).await;
-            tokio::time::sleep(SHORT * 3 / 4).await;
-            let report = Report::new(SHORT, tick).counters(offered(5));
-            let added = number(&in_time(&tally, report).await?, SHORT);
-            tokio::time::sleep(SHORT * 3).await;
-            let now = next_tick(&tally, SHORT).await;
-            let is_there = server.keys().contains(&format!("tollgate:{{ratio-400000-1-0}}:{}", tick % 3));
-            let target = if live { 0 } else { now - 1 };
-            let report = Report::new(SHORT, target).live(live).counters(counters.clone());
-            let totals = in_time(&tally, report).await?;
-            let in_time = added == tick && now == tick + 4 && number(&totals, SHORT) == now;
-            (is_there && in_time).then_some(totals)
-        };
-        let totals = first(tried).await;
-        let of_each = vec![Some([0, 0]); counters.len()];
-        assert_eq!((totals.live, totals.counters), (0, of_each));
-        assert!(totals.hot.iter().all(|(_, units)| *units == [0, 0]), "{:?}", totals.hot);
-    }
 }
 
 /// Reports five units of a counter at the begin of a tick, and returns what is read of it in the next one, and how

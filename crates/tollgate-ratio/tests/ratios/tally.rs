@@ -53,17 +53,3 @@ async fn a_late_report_counts_in_the_last_tick_and_an_older_one_nowhere() {
     let totals = report(&tally, 0, &[(&all(), [0, 0])]).await;
     assert_eq!((totals.live, totals.counters), (2, vec![Some([2, 0])]));
 }
-
-#[tokio::test]
-async fn hot_counters_are_returned_to_all() {
-    let (tally, clock) = tally();
-    let (hot, cold) = (all(), counter("all", "cold", *all().quota()));
-    drop(report(&tally, 0, &[(&hot, [30, 20]), (&cold, [49, 0])]).await);
-    clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[(&hot, [0, 0]), (&cold, [0, 0])]).await.hot, [(CounterId::new(&hot), [30, 20])]);
-    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::new(&hot), [30, 20])]);
-    clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[]).await.hot, [(CounterId::new(&hot), [0, 0])], "it was, a tick ago");
-    clock.advance(TICK);
-    assert_eq!(report(&tally, 0, &[]).await.hot, []);
-}
