@@ -200,28 +200,6 @@ mod tests {
     }
 
     #[test]
-    fn jobs_over_the_states_of_a_transaction_wait_and_go_together() {
-        let mut queue = TxQueue::new(4);
-        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) =
-            [&[1][..], &[1], &[2, 1], &[3], &[2]].into_iter().map(job).unzip();
-        let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
-        assert_eq!(begun.iter().map(keys).collect::<Vec<_>>(), [["1"], ["3"]]);
-        let next = end(&mut queue, &begun[0]).expect("three wait");
-        assert_eq!(keys(&next), ["1", "12", "2"]);
-        assert!(queue.next().is_none());
-    }
-
-    #[test]
-    fn many_that_wait_for_one_state_hold_up_no_other() {
-        let mut queue = TxQueue::new(2);
-        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..2 * MOST_JOBS).map(|_| job(&[1])).unzip();
-        let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
-        let (other, _waits) = job(&[2]);
-        assert_eq!(keys(&queue.push(other).expect("its state is free")), ["2"]);
-        assert_eq!(end(&mut queue, &begun[0]).expect("they may go").0.len(), MOST_JOBS);
-    }
-
-    #[test]
     fn who_left_holds_up_nobody() {
         let mut queue = TxQueue::new(4);
         let ((first, _waits), (left, leaves), (second, _too)) = (job(&[1]), job(&[1, 2]), job(&[2]));
@@ -229,19 +207,6 @@ mod tests {
         assert!(queue.push(left).is_none());
         drop(leaves);
         assert_eq!(keys(&queue.push(second).expect("nobody waits before it")), ["2"]);
-    }
-
-    #[test]
-    fn so_many_wait_and_no_more() {
-        let mut queue = TxQueue::new(1);
-        let (first, _waits) = job(&[1]);
-        let begun = queue.push(first).expect("it may go");
-        let (jobs, waiters): (Vec<TxJob>, Vec<Waiter>) = (0..MOST_WAITING).map(|_| job(&[1])).unzip();
-        assert!(jobs.into_iter().all(|job| queue.push(job).is_none()));
-        assert!(queue.is_full());
-        drop(waiters);
-        assert!(end(&mut queue, &begun).is_none(), "all of them left");
-        assert!(!queue.is_full());
     }
 
     #[derive(Clone, Debug)]

@@ -22,6 +22,9 @@ async fn each_option_of_a_policy_does_what_it_says() {
     let preflight = "OPTIONS / origin:https://a.example access-control-request-method:POST";
     let (low, high) = ("/ x-priority:low", "/ x-priority:high");
     let reserve = "limit = 5\nwindow = \"1h\"\nreserve = 0.4\ncritical = { header = \"X-Priority\", value = \"high\" }";
+    // Ambiguous requests count together, though each entry of a list is compared with their addresses.
+    let ambiguous = ["/ x:a x:b @203.0.113.1", "/ x:a x:c @203.0.113.2", "/ x:a x:b @203.0.113.3"];
+    let listed = |list: &str| format!("limit = 2\nwindow = \"1h\"\nkey = \"header:x\"\n{list} = [\"198.51.100.0/24\"]");
     let routes = "limit = 1\nmethods = [\"POST\", \"PATCH\"]\nroutes = [\"/login\", \"/users/{id}\"]";
     all_have(&[
         ("cost = 3", &["/", "/"], &[200, 429]),
@@ -42,6 +45,8 @@ async fn each_option_of_a_policy_does_what_it_says() {
         ("limit = 1", &[preflight; 2], &[200, 200]),
         ("limit = 1\npreflights = false", &[preflight; 2], &[200, 200]),
         ("limit = 1\npreflights = true", &[preflight; 2], &[200, 429]),
+        (&listed("allow"), &ambiguous, &[200, 200, 429]),
+        (&listed("deny"), &ambiguous, &[200, 200, 429]),
         (reserve, &["/", low, "/ x-priority:HIGH", low, high, high, high], &[200, 200, 200, 429, 200, 200, 429]),
         ("limit = 1\nshadow = true", &["/"; 3], &[200; 3]),
         ("metered = true", &["/ real:5", "/"], &[200, 429]),
