@@ -206,21 +206,4 @@ mod tests {
         }
         assert_eq!(part.read([&all[..], &[0]].concat().into()), None);
     }
-
-    #[test]
-    fn units_that_no_script_replies_are_no_reply() {
-        let part = only(&report([Offered::new(id(1), 1, 0, 1)]));
-        let reply = |units: [u64; 2], hot: &[u64]| {
-            let mut reply = bytes(&[(1, 7), (1, 4), (units[0], 7), (units[1], 7)]);
-            for units in hot {
-                reply.extend([&[3; 16][..], &bytes(&[(*units, 7), (0, 7)])].concat());
-            }
-            part.read(reply.into())
-        };
-        assert!(reply([1, 1], &[1]).is_some());
-        assert_eq!(reply([NEVER + 1, 0], &[]), None);
-        assert_eq!(reply([0, NEVER], &[]), None);
-        assert_eq!(reply([NEVER, NEVER], &[]), None);
-        assert_eq!(reply([1, 1], &[NEVER]), None, "a hot counter has room");
-    }
 }

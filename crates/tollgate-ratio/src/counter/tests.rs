@@ -70,47 +70,6 @@ fn a_process_alone_leaves_the_reserve_of_its_tick() {
     assert_eq!([taken(&critical, 1.5), taken(&critical, 9.0)], [50, 50], "a tick that is late has more, up to two");
 }
 
-/// Has callers with these units in a tick, and divides what is kept of their sum.
-fn divided(offered: &[u64], keep: f64) -> Callers {
-    let mut callers = Callers::default();
-    (1_u64..).zip(offered).for_each(|(caller, units)| assert!(callers.offer(caller, *units, 1.0) >= 1.0));
-    assert!(callers.roll());
-    callers.divide(keep);
-    callers
-}
-
-#[test]
-fn callers_are_admitted_up_to_a_level_what_the_keep_admits() {
-    for (offered, keep) in [
-        (&[50, 100, 5_000][..], 0.2),
-        (&[1, 1, 1, 1, 1, 10], 0.5),
-        (&[1; 40], 0.5),
-        (&[1; 5], 0.2),
-        (&[7], 0.01),
-        (&[5, 5], 0.0),
-        (&[u64::MAX; 64], 0.3),
-    ] {
-        let mut callers = divided(offered, keep);
-        let admitted =
-            (1_u64..).zip(offered).map(|(caller, units)| float(*units) * callers.offer(caller, *units, keep));
-        let (admitted, expected) =
-            (admitted.sum::<f64>(), offered.iter().map(|units| float(*units)).sum::<f64>() * keep);
-        assert!((admitted - expected).abs() <= expected / 1e6, "{admitted} of {expected}: {offered:?}");
-    }
-    assert!(divided(&[50, 100], 1.0).level.is_none(), "nothing is dropped");
-}
-
-#[test]
-fn a_new_caller_has_the_level_too_and_one_without_a_place_the_keep() {
-    let mut callers = divided(&[1, 1, 10], 0.5);
-    let passing = [9; 5].map(|caller| whole(100.0 * callers.offer(caller, 1, 0.5)));
-    assert_eq!(passing, [100, 100, 100, 100, 0], "four units");
-    for caller in 100..200 {
-        let is_listed = callers.listed.len() < MOST_CALLERS;
-        assert_eq!(whole(100.0 * callers.offer(caller, 8, 0.25)), if is_listed { 50 } else { 25 });
-    }
-}
-
 #[test]
 fn a_sample_is_exact_on_average() {
     let (mut draw, now) = (draws(11), Instant::now());

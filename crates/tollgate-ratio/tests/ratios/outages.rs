@@ -1,6 +1,5 @@
 //! A tally that does not reply, loses its reports, or has false ones.
 
-use std::future::Ready;
 use std::slice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use tollgate::store::{BreakerState, Check, DenyCache};
-use tollgate::{Error, Key, Limiter, OnFailure, Quota, Rule, Source};
+use tollgate::{Key, Limiter, OnFailure, Quota, Rule, Source};
 use tollgate_ratio::{CounterId, Offered, RatioStore, Report, Tally, Totals};
 use tracing::Level;
 
@@ -43,50 +42,6 @@ async fn before_the_first_totals_shares_are_admitted() {
     let admitted = load(&stores, &Check::new(all(), 1), 1_000, 5).await;
     // Two of four processes are there; buckets begin full.
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
-}
-
-#[tokio::test]
-async fn a_tally_is_waited_for_a_quarter_of_a_tick() {
-    for (delay, live) in [(TICK / 5, Some(1)), (TICK * 3 / 10, None), (TICK * 1_000, None)] {
-        let tally = Switch::new();
-        let store = RatioStore::new(TallyFn(move |report| {
-            let tally = tally.clone();
-            async move {
-                sleep(delay).await;
-                tally.report(report).await
-            }
-        }));
-        let admitted = load(slice::from_ref(&store), &Check::new(all(), 1), 1_000, 4).await;
-        assert_eq!(store.live(), live, "{delay:?}");
-        assert!(live.is_some() || is_limited(&admitted[1..]), "{delay:?}: {admitted:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_tally_whose_clock_leaps_by_nearly_a_tick_with_each_report_is_not_called_without_a_pause() {
-    let tally = Switch::new();
-    let leaping = tally.clone();
-    let store = RatioStore::builder(TallyFn(move |report| {
-        leaping.ahead.fetch_add(990_000, Ordering::Relaxed);
-        let tally = leaping.clone();
-        async move { tally.report(report).await }
-    }));
-    load(&[store.seed(1).build()], &Check::new(all(), 1), 100, 5).await;
-    let reports = tally.reports().len();
-    assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
-}
-
-#[tokio::test]
-async fn a_tally_that_panics_is_called_once_in_a_tick() {
-    let tally = Switch::new();
-    let calls = tally.clone();
-    let store = RatioStore::new(TallyFn(move |_| -> Ready<Result<Totals, Error>> {
-        calls.ahead.fetch_add(1, Ordering::Relaxed);
-        panic!("a tally that panics");
-    }));
-    load(&[store], &Check::new(all(), 1), 100, 5).await;
-    let calls = tally.ahead.load(Ordering::Relaxed);
-    assert!((1..=7).contains(&calls), "{calls} in 5 ticks");
 }
 
 #[tokio::test]
@@ -148,7 +103,47 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
     assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
 }
 
-/// Totals of any numbers and any length.
+/// What a tally does with a report.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Totals,
+    /// The tally is off.
+    Error,
+    /// It comes a little after a quarter of a tick, or a little before.
+    Late,
+    Early,
+    Never,
+    Panic,
+    /// Its clock leaps by nearly a tick with each report.
+    Leap,
+    /// Any numbers, of any length.
+    Nonsense,
+}
+
+/// A tally that replies as a test says.
+fn replying(tally: Switch, reply: Arc<Mutex<Reply>>, rng: Mutex<fastrand::Rng>) -> impl Tally {
+    TallyFn(move |report| {
+        let (tally, reply) = (tally.clone(), *reply.lock().expect("no test panicked"));
+        let mut rng = rng.lock().expect("no test panicked").fork();
+        if matches!(reply, Reply::Leap) {
+            tally.ahead.fetch_add(990_000, Ordering::Relaxed);
+        }
+        let delay = match reply {
+            Reply::Late => TICK * 26 / 100,
+            Reply::Early => TICK * 24 / 100,
+            Reply::Never => TICK * 1_000,
+            _ => Duration::ZERO,
+        };
+        tally.set_off(matches!(reply, Reply::Error));
+        assert!(!matches!(reply, Reply::Panic), "a tally that panics");
+        async move {
+            sleep(delay).await;
+            let totals = tally.report(report).await?;
+            Ok(if matches!(reply, Reply::Nonsense) { nonsense(&mut rng) } else { totals })
+        }
+    })
+}
+
 fn nonsense(rng: &mut fastrand::Rng) -> Totals {
     let mut number = || rng.choice([0, 1, 1 << 40, 1 << 52, u64::MAX, LIMIT]).expect("there are some");
     let totals = Totals::new(Duration::from_micros(number()), number());
@@ -157,29 +152,49 @@ fn nonsense(rng: &mut fastrand::Rng) -> Totals {
 }
 
 #[tokio::test]
-async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
-    for seed in 0..4 {
-        let (tally, rng) = (Switch::new(), Arc::new(Mutex::new(fastrand::Rng::with_seed(seed))));
-        let of = tally.clone();
-        // It is on and replies nonsense while the other one is off.
-        let replies = move |report| {
-            let (off, wrong) =
-                (of.is_off.load(Ordering::Relaxed), nonsense(&mut rng.lock().expect("no test panicked")));
-            let tally = of.clone();
-            async move { if off { Ok(wrong) } else { tally.report(report).await } }
-        };
-        let stores = [RatioStore::builder(TallyFn(replies)).seed(seed).build()];
+async fn whatever_a_tally_does_reports_go_on_and_a_few_ticks_later_it_is_forgotten() {
+    const REPLIES: [Reply; 8] = [
+        Reply::Totals,
+        Reply::Error,
+        Reply::Late,
+        Reply::Early,
+        Reply::Never,
+        Reply::Panic,
+        Reply::Leap,
+        Reply::Nonsense,
+    ];
+    for seed in 0..6 {
+        let (mut rng, tally, reply) =
+            (fastrand::Rng::with_seed(seed), Switch::new(), Arc::new(Mutex::new(Reply::Totals)));
+        let of = |rng: &mut fastrand::Rng| replying(tally.clone(), Arc::clone(&reply), Mutex::new(rng.fork()));
+        let stores = [1, 2].map(|process| RatioStore::builder(of(&mut rng)).seed(seed + process).build());
         let check = Check::new(all(), 1);
         load(&stores, &check, 1_000, 4).await;
-        tally.set_off(true);
-        for _ in 0..20 {
-            load(&stores, &check, 1_000, 1).await;
-            assert!(stores[0].ratio(&all()).is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "seed {seed}");
+        let mut sum = 0;
+        for second in 0..20 {
+            let now = rng.choice(REPLIES).expect("there are some");
+            *reply.lock().expect("no test panicked") = now;
+            let what = format!("seed {seed}, second {second}: {now:?}");
+            if rng.u8(..3) == 0 {
+                let ahead = [Duration::from_millis(rng.u64(..4_000)), Duration::from_secs(3_600), Duration::ZERO];
+                tally.set_ahead(rng.choice(ahead).expect("there are some"));
+            }
+            let before = tally.reports().len();
+            sum += load(&stores, &check, 1_000, 1).await[0];
+            let reports = tally.reports().len() - before;
+            assert!(reports <= 24, "{what}: {reports} reports");
+            assert!(stores[0].ratio(&all()).is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "{what}");
         }
-        tally.set_off(false);
-        let admitted = load(&stores, &check, 1_000, 12).await;
-        assert!(is_limited(&admitted[6..]), "seed {seed}: {admitted:?}");
-        assert_eq!(stores[0].live(), Some(1), "seed {seed}");
+        // Of five times the limit.
+        assert!(sum / 20 <= 2 * LIMIT, "seed {seed}: {sum} in 20 s");
+        *reply.lock().expect("no test panicked") = Reply::Totals;
+        load(&stores, &check, 1_000, 6).await;
+        let before = tally.reports().len();
+        let admitted = load(&stores, &check, 1_000, 6).await;
+        let reports = tally.reports().len() - before;
+        assert!(is_limited(&admitted), "seed {seed}: {admitted:?}");
+        assert!((6..=18).contains(&reports), "seed {seed}: {reports} of two processes in 6 ticks");
+        assert_eq!(stores[0].live(), Some(2), "seed {seed}");
     }
 }
 
@@ -225,34 +240,6 @@ async fn a_closed_store_reports_once_more_and_admits_its_share() {
 /// Whether so much is admitted in each of some seconds as the limit says.
 fn is_limited(seconds: &[u64]) -> bool {
     seconds.iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10)
-}
-
-#[tokio::test]
-async fn a_clock_that_is_set_neither_stops_reports_nor_lets_all_pass() {
-    let (hour, end) = (Duration::from_secs(3_600), Duration::from_micros(u64::MAX));
-    let random = |seed| {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        (0..30).map(|_| Duration::from_millis(rng.u64(..4_000))).collect()
-    };
-    let histories = [vec![hour], vec![hour, Duration::ZERO], vec![end], vec![end, Duration::ZERO]];
-    for steps in histories.into_iter().chain((0..4).map(random)) {
-        let fleet = Fleet::new(2);
-        fleet.load(1_000, 4).await;
-        let mut sum = 0;
-        for ahead in &steps {
-            fleet.tally.set_ahead(*ahead);
-            sum += fleet.load(1_000, 1).await[0];
-        }
-        // Of five times the limit.
-        let mean = sum / steps.len() as u64;
-        assert!(mean <= 2 * LIMIT && (steps.len() < 30 || mean >= LIMIT / 2), "{mean} a second: {steps:?}");
-        fleet.load(1_000, 6).await;
-        let before = fleet.tally.reports().len();
-        let admitted = fleet.load(1_000, 6).await;
-        let reports = fleet.tally.reports().len() - before;
-        assert!((6..=18).contains(&reports), "{reports} of two processes in 6 ticks: {steps:?}");
-        assert!(steps == [end] || is_limited(&admitted), "{admitted:?}: {steps:?}");
-    }
 }
 
 #[tokio::test]

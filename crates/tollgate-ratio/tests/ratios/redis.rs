@@ -12,8 +12,6 @@ use crate::support::server::RedisServer;
 
 /// A tick in which a busy machine gets things done. Reports have a quarter of it.
 const LONG: Duration = Duration::from_secs(60);
-/// A tick that a test can wait for.
-const SHORT: Duration = Duration::from_millis(400);
 /// How long a test tries again what a busy machine was too late for.
 const MOST_TRIED: Duration = Duration::from_secs(60);
 /// A budget that a busy machine does not use up.
@@ -34,14 +32,6 @@ fn number(of: &Totals, tick: Duration) -> u64 {
     u64::try_from(of.now.as_micros() / tick.as_micros()).expect("it is not so late")
 }
 
-/// Sleeps until a tick has just begun.
-async fn next_tick(tally: &RedisStore, tick: Duration) -> u64 {
-    let now = look(tally, tick, []).await.now;
-    let left = tick.as_micros() - now.as_micros() % tick.as_micros();
-    tokio::time::sleep(Duration::from_micros(u64::try_from(left).expect("it is a tick at most") + 1_000)).await;
-    number(&look(tally, tick, []).await, tick)
-}
-
 /// Reads totals, and counts for nothing itself; so it is repeated if a busy machine has no reply in a quarter of a tick.
 async fn look<const N: usize>(tally: &RedisStore, tick: Duration, counters: [u64; N]) -> Totals {
     let start = Instant::now();
@@ -54,23 +44,12 @@ async fn look<const N: usize>(tally: &RedisStore, tick: Duration, counters: [u64
     }
 }
 
-/// Reports; `None` if a busy machine had no reply in a quarter of a tick.
-async fn in_time(tally: &RedisStore, report: Report) -> Option<Totals> {
-    match tally.report(report).await {
-        Err(error) if error.is_timeout() => None,
-        totals => Some(totals.expect("the server is there")),
-    }
-}
-
-/// The first that is there, of several tries.
-async fn first<T, F: Future<Output = Option<T>>>(mut tried: impl FnMut() -> F) -> T {
-    let start = Instant::now();
-    while start.elapsed() < MOST_TRIED {
-        if let Some(found) = tried().await {
-            return found;
-        }
-    }
-    panic!("the machine is too busy");
+/// A tick that does not end in the next seconds: of many, that of which most is left; and the number of the last one.
+async fn long_tick(tally: &RedisStore) -> (Duration, u64) {
+    let now = look(tally, LONG, []).await.now.as_secs();
+    let longest = (30..=LONG.as_secs()).max_by_key(|tick| tick - now % tick).expect("there are some");
+    assert!(longest - now % longest > 20, "{longest} s at {now} s");
+    (Duration::from_secs(longest), now / longest - 1)
 }
 
 /// Both tallies, and what is random.
@@ -122,14 +101,6 @@ impl Pair {
         let target = self.rng.choice([0, seen, seen.saturating_sub(1), seen + 5, 3]).expect("there are some");
         Report::new(tick, target).live(self.rng.u8(..5) > 0).counters(counters)
     }
-
-    /// A tick that does not end in the next seconds: of many, that of which most is left.
-    async fn long_tick(&self) -> Duration {
-        let now = look(&self.redis, LONG, []).await.now.as_secs();
-        let longest = (30..=LONG.as_secs()).max_by_key(|tick| tick - now % tick).expect("there are some");
-        assert!(longest - now % longest > 20, "{longest} s at {now} s");
-        Duration::from_secs(longest)
-    }
 }
 
 #[tokio::test]
@@ -168,7 +139,7 @@ async fn redis_and_memory_add_random_reports_up_alike() {
 #[tokio::test]
 async fn shards_are_added_up_as_one_tally() {
     let mut pair = Pair::start(3).await;
-    let tick = pair.long_tick().await;
+    let (tick, _) = long_tick(&pair.redis).await;
     for _ in 0..100 {
         let mut report = pair.random(tick, 0).shards(3);
         // Only the first shard knows whether a tick is over.
@@ -181,7 +152,7 @@ async fn shards_are_added_up_as_one_tally() {
 #[tokio::test]
 async fn a_full_tick_has_no_room_for_further_counters_and_goes_on_with_those_it_has() {
     let pair = Pair::start(1).await;
-    let tick = pair.long_tick().await;
+    let (tick, _) = long_tick(&pair.redis).await;
     let offered = |counters: Range<u64>| counters.map(|counter| Offered::new(id(counter), 5, 1, 100));
     let mut without_room = Vec::new();
     for part in (0..8).chain([0, 3]) {
@@ -194,61 +165,48 @@ async fn a_full_tick_has_no_room_for_further_counters_and_goes_on_with_those_it_
     assert!(fields <= 3_100, "{fields}");
 }
 
-/// Reports five units of a counter at the begin of a tick, and returns what is read of it in the next one, and how
-/// many processes were live; `None` if the machine was too busy.
-async fn counted(tally: &RedisStore, before: impl Fn()) -> Option<(u64, [u64; 2])> {
-    let tick = next_tick(tally, SHORT).await;
-    before();
-    let report = Report::new(SHORT, tick).counters([Offered::new(id(1), 3, 2, 100)]);
-    let added = number(&in_time(tally, report).await?, SHORT);
-    let read = (next_tick(tally, SHORT).await, look(tally, SHORT, [1]).await);
-    (added == tick && read.0 == tick + 1 && number(&read.1, SHORT) == read.0)
-        .then(|| (read.1.live, read.1.counters[0].expect("there is room")))
-}
-
 #[tokio::test]
 async fn stores_that_call_functions_report_to_the_tally_of_scripts() {
     let server = RedisServer::start();
     let functions = RedisStore::builder().functions().timeout(PATIENCE).connect(&server.url()).await.unwrap();
     let scripts = connect(&server).await;
-    let both = async || {
-        let tick = next_tick(&scripts, SHORT).await;
-        for (tally, units) in [(&scripts, 3), (&functions, 4)] {
-            let report = Report::new(SHORT, tick).counters([Offered::new(id(1), units, 0, 9)]);
-            drop(in_time(tally, report).await?);
-        }
-        let read = next_tick(&functions, SHORT).await == tick + 1;
-        let [of_functions, of_scripts] = [look(&functions, SHORT, [1]).await, look(&scripts, SHORT, [1]).await];
-        let in_time = read && number(&of_scripts, SHORT) == tick + 1;
-        in_time.then_some((of_functions.live, of_functions.counters, of_scripts.counters))
-    };
-    assert_eq!(first(both).await, (2, vec![Some([7, 0])], vec![Some([7, 0])]));
+    let (tick, last) = long_tick(&scripts).await;
+    for (tally, units) in [(&scripts, 3), (&functions, 4)] {
+        let report = Report::new(tick, last).counters([Offered::new(id(1), units, 0, 9)]);
+        let _ = tally.report(report).await.expect("the server is there");
+    }
+    for tally in [&scripts, &functions] {
+        let totals = look(tally, tick, [1]).await;
+        assert_eq!((totals.live, totals.counters), (2, vec![Some([7, 0])]));
+    }
 }
 
 #[tokio::test]
 async fn a_report_counts_once_though_the_server_has_lost_its_scripts_and_from_the_next_one_on_though_it_lost_all() {
     let mut server = RedisServer::start();
     let tally = connect(&server).await;
-    let lose_scripts = |server: &RedisServer| server.ask::<()>(&["SCRIPT", "FLUSH"]);
-    for restarts in [false, true] {
-        assert_eq!(first(|| counted(&tally, || lose_scripts(&server))).await, (1, [3, 2]));
+    let (tick, last) = long_tick(&tally).await;
+    for restarts in [false, true, false] {
+        let (): () = server.ask(&["SCRIPT", "FLUSH"]);
+        let report = Report::new(tick, last).counters([Offered::new(id(1), 3, 2, 100)]);
+        let totals = tally.report(report).await.expect("the server is there");
+        assert_eq!((totals.live, totals.counters), (1, vec![Some([3, 2])]));
         if restarts {
             server.kill();
             let start = Instant::now();
-            let lost = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no server");
+            let lost = tally.report(Report::new(tick, 0)).await.expect_err("there is no server");
             assert!(!lost.is_invalid() && start.elapsed() < PATIENCE / 2, "{lost:#}");
             server.restart();
             let start = Instant::now();
-            while tally.report(Report::new(SHORT, 0).live(false)).await.is_err() {
+            while tally.report(Report::new(tick, 0).live(false)).await.is_err() {
                 assert!(start.elapsed() < PATIENCE);
             }
         } else {
             let (): () = server.ask(&["FLUSHALL"]);
         }
-        let emptied = look(&tally, SHORT, [1]).await;
+        let emptied = look(&tally, tick, [1]).await;
         assert_eq!((emptied.live, &emptied.counters[..], emptied.hot.len()), (0, &[Some([0, 0])][..], 0));
     }
-    assert_eq!(first(|| counted(&tally, || ())).await, (1, [3, 2]));
 }
 
 #[tokio::test]
@@ -266,10 +224,11 @@ async fn what_cannot_be_reported_is_an_error_of_its_kind() {
     assert!(error.is_store() && format!("{error:#}").contains("WRONGTYPE"), "{error:#}");
     assert_eq!(server.ask::<String>(&["GET", "tollgate:{ratio-60000000-1-0}:1"]), "mine");
 
-    let _ = look(&tally, SHORT, []).await;
+    let short = Duration::from_millis(400);
+    let _ = look(&tally, short, []).await;
     server.pause();
     let start = Instant::now();
-    let error = tally.report(Report::new(SHORT, 0)).await.expect_err("there is no reply");
+    let error = tally.report(Report::new(short, 0)).await.expect_err("there is no reply");
     let waited = start.elapsed();
     server.resume();
     assert_eq!(error.to_string(), "Redis did not reply to a report within 100ms");
