@@ -146,23 +146,10 @@ async fn a_header_says_the_cost_but_it_is_at_least_1_unless_the_file_says_otherw
     }
 }
 
-/// Costs that are ambiguous.
-const MALFORMED: [&str; 10] = [
-    "x-cost:-5",
-    "x-cost:5.0",
-    "x-cost:1e3",
-    "x-cost:0x3",
-    "x-cost:",
-    "x-cost:+",
-    "x-cost:one",
-    "x-cost:1,",
-    "x-cost:1,2",
-    "x-cost:1 x-cost:2",
-];
-
 #[tokio::test]
 async fn a_cost_that_is_ambiguous_is_treated_as_an_ambiguous_key() {
-    for cost in MALFORMED {
+    let values = ["-5", "5.0", "1e3", "0x3", "", "+", "one", "1,", "1,2", "1 x-cost:2"];
+    for cost in values.map(|value| format!("x-cost:{value}")) {
         let (ada, eve) = (format!("/ {cost} x-user:ada"), format!("/ {cost} x-user:eve"));
         let shared = policy("limit = 4\nwindow = \"1h\"\nkey = \"header:x-user\"\ncost = \"header:x-cost\"");
         let app = limited(&shared);

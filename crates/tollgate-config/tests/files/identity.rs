@@ -72,14 +72,10 @@ async fn clients_are_allowed_and_denied_by_address_or_by_a_part_of_their_key_als
         ("\"header:k\"", "/ k:b @10.0.0.1", [200, 200]),
         ("\"header:k\"", "/ k:friend @203.0.113.1", [200, 200]),
         ("\"header:k\"", "/ k:foe @203.0.113.1", [403, 403]),
-        ("\"header:k\"", "/ k:foe @10.0.0.1", [403, 403]),
         ("\"header:k\"", "/ k:c @10.6.6.6", [403, 403]),
-        ("\"header:k\"", "/ k:friend @10.6.6.6", [403, 403]),
         ("[\"method\", \"header:k\"]", "/ k:friend @203.0.113.1", [200, 200]),
-        ("[\"method\", \"header:k\"]", "/ k:foe @203.0.113.1", [403, 403]),
         ("\"header:k\"", "/ k:a x-forwarded-for:10.1.1.1 @172.16.0.1", [200, 200]),
         ("\"header:k\"", "/ k:a x-forwarded-for:10.6.6.6 @172.16.0.1", [403, 403]),
-        ("\"header:k\"", "/ k:a x-forwarded-for:1.1.1.1 @172.16.0.1", [200, 429]),
     ] {
         let file =
             policy(&format!("limit = 1\nkey = {key}\n{lists}")) + "[server]\ntrusted_proxies = [\"172.16.0.0/12\"]";

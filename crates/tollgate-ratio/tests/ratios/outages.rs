@@ -248,7 +248,7 @@ async fn what_was_divided_among_callers_holds_for_a_life_too() {
     let store = tally.store(1).fair("all", "caller").build();
     let caller = Check::new(counter("caller", "large", Quota::per_second(1 << 20)), 1);
     let checks = [Check::new(all(), 1), caller];
-    let admitted = async |each: u64, seconds: u64| {
+    let admitted = async |each: u64, seconds: usize| {
         let of_step = |step: u64| if step.is_multiple_of(10) { each / 5 } else { 0 };
         offered(0..seconds, |step| [(0..of_step(step)).map(|_| admits(&store, &checks)).sum()]).await
     };

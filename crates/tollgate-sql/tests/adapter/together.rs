@@ -125,20 +125,3 @@ fn a_handler_that_settles_and_then_blocks_its_thread_holds_up_no_other_request()
     assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
     runtime.block_on(blocks).expect("no panic");
 }
-
-#[tokio::test(start_paused = true)]
-async fn what_is_settled_is_there_for_the_next_request() {
-    let rig = Rig::new(Duration::from_millis(1));
-    let two = check("ada", Quota::per_hour(2), 2);
-    for _ in 0..3 {
-        let decided = rig.decide(std::slice::from_ref(&two)).await.expect("a decision");
-        assert!(decided.decision.is_allowed());
-        drop(rig.store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(2))]));
-    }
-    assert!(rig.is_allowed(&two).await);
-    assert!(!rig.is_allowed(&two).await);
-    let counter = two.counter.clone();
-    rig.store.adjust(&counter, Change::Reset).wait().await.expect("it is there");
-    assert_eq!(rig.table.len(), 0, "a reset leaves no state");
-    assert!(rig.is_allowed(&two).await);
-}
