@@ -26,14 +26,8 @@ async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
     flow.acquire(1).await.expect("memory decides");
     assert!(start.elapsed() <= SECOND * 3 / 2, "{:?}", start.elapsed());
     large.await.expect("no panic").expect_err("it takes 50 s");
-
-    timeout(SECOND, flow.acquire(500)).await.expect_err("it takes 50 s");
-    assert!(flow.check(500).await.is_err() && flow.try_acquire(600).is_err());
-    let start = Instant::now();
-    flow.acquire(1).await.expect("memory decides");
-    assert!(start.elapsed() <= SECOND, "{:?}", start.elapsed());
     drop(flow);
-    assert_eq!(counts.taken(), 1_002);
+    assert_eq!(counts.taken(), 1_001);
 }
 
 #[tokio::test(start_paused = true)]
