@@ -194,8 +194,8 @@ async fn a_report_counts_once_though_the_server_has_lost_its_scripts_and_from_th
         if restarts {
             server.kill();
             let start = Instant::now();
-            let lost = tally.report(Report::new(tick, 0)).await.expect_err("there is no server");
-            assert!(!lost.is_invalid() && start.elapsed() < PATIENCE / 2, "{lost:#}");
+            let error = tally.report(Report::new(tick, 0)).await.expect_err("there is no server");
+            assert!(!error.is_invalid() && start.elapsed() < PATIENCE / 2, "{error:#}");
             server.restart();
             let start = Instant::now();
             while tally.report(Report::new(tick, 0).live(false)).await.is_err() {
