@@ -15,6 +15,7 @@ use super::*;
 
 /// What may be wrong with a store.
 #[derive(Clone)]
+#[allow(clippy::type_complexity, reason = "each is a closure")]
 enum Fault {
     Checks(Arc<dyn Fn(&mut [Check]) + Send + Sync>),
     Decisions(Arc<dyn Fn(&MemoryStore, &[Check], StoreDecision) -> StoreDecision + Send + Sync>),
@@ -155,11 +156,13 @@ impl Store for Wrong {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let mut changes = changes.to_vec();
-        changes.iter_mut().for_each(|one| match &self.1 {
-            Fault::Changes(change) => change(&mut one.change),
-            Fault::FirstOnly => one.check = 0,
-            _ => {}
-        });
+        for one in &mut changes {
+            match &self.1 {
+                Fault::Changes(change) => change(&mut one.change),
+                Fault::FirstOnly => one.check = 0,
+                _ => {}
+            }
+        }
         self.0.settle(receipt, &changes)
     }
 
