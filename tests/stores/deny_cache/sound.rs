@@ -21,8 +21,8 @@ use crate::support::time::{at, memory};
 const TRACES: [u64; 2] = [120, 400];
 const STEPS: usize = 300;
 
-/// Ticks of a millisecond; shares that are no whole numbers; spacing without a queue.
-const MORE: [Quota; 7] = [
+/// Ticks of a millisecond; units of less than a tick; shares that are no whole numbers; spacing without a queue.
+const MORE: [Quota; 9] = [
     Quota::token_bucket(7, Duration::from_millis(61_003)),
     Quota::sliding_window(9, Duration::from_millis(60_001)),
     Quota::sliding_log(5, Duration::from_secs(61)),
@@ -30,6 +30,8 @@ const MORE: [Quota; 7] = [
     Quota::leaky_bucket(7, Duration::from_secs(61)).queue(5),
     Quota::leaky_bucket(3, Duration::from_millis(700)),
     Quota::token_bucket(3, Duration::from_millis(100)).burst(10),
+    Quota::token_bucket(1_000_000_000_000, Duration::from_secs(366 * 86_400)),
+    Quota::token_bucket(1_000_000_000_000, Duration::from_secs(60)),
 ];
 
 /// The same trace on a store with a cache and on one without.
@@ -89,13 +91,13 @@ impl Pair {
     }
 
     fn pass(&mut self, rng: &mut Rng, quota: Quota) {
-        let slot = micros(quota.window()) / quota.limit();
+        let slot = (micros(quota.window()) / quota.limit()).max(1);
         self.now += match rng.u8(..12) {
             0..6 => 0,
             6 => rng.u64(..3),
             7 => rng.u64(..1_500),
             8..11 => rng.u64(..=slot),
-            _ => rng.u64(..3 * slot * quota.limit()),
+            _ => rng.u64(..3 * micros(quota.window())),
         };
         self.clock.set(at(self.now));
     }
@@ -116,6 +118,9 @@ impl Pair {
         if real.is_allowed() {
             self.taken = Some(self.now);
             self.receipts.push((plain.receipt, cached.receipt));
+        } else if told.source() == Source::DenyCache {
+            let applied = ready(self.cached.settle(cached.receipt, &[Settlement::new(0, Change::Refund(1))]));
+            assert_eq!(applied.len(), 1, "the result of each change");
         }
     }
 
@@ -271,7 +276,8 @@ fn a_random_trace_is_decided_alike_with_and_without_a_cache_on_every_algorithm()
             }
             last = request;
         }
-        assert!(pair.answered > 5 || cap < S, "{quota}, seed {seed}: {} of {STEPS} were answered", pair.answered);
+        assert_eq!(pair.cached.denied_from_cache(), pair.answered as u64);
+        assert!(pair.answered > 1 || cap < S, "{quota}, seed {seed}: {} of {STEPS} were answered", pair.answered);
         (expected, missed) = (expected + pair.expected, missed + pair.missed);
     }
     // Counters share what is noted of changes: a few are forgotten with others.
