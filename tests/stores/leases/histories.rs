@@ -48,8 +48,6 @@ struct Rough {
     inner: MemoryStore,
     rng: Arc<Mutex<Rng>>,
     misbehaves: Arc<AtomicBool>,
-    /// A metered charge is being made.
-    meters: Arc<AtomicBool>,
     /// Units of debts that were left out of charges.
     cut: Arc<Mutex<HashMap<Counter, u64>>>,
 }
@@ -96,7 +94,8 @@ impl Store for Rough {
             let settled = self.inner.settle(receipt, &changes);
             return self.ask(Fate { arrives: true, ..fate }, |_| settled);
         };
-        if self.meters.load(Ordering::SeqCst) {
+        // Debts are of nothing that was taken.
+        if receipt.items().iter().any(|taken| taken.units > 0) {
             return self.ask(fate, move |inner| inner.settle(receipt, &changes));
         }
         let (cut, counter) = (Arc::clone(&self.cut), receipt.items()[0].counter.clone());
@@ -183,7 +182,6 @@ impl History {
             inner,
             rng: Arc::new(Mutex::new(rng.fork())),
             misbehaves: Arc::new(AtomicBool::new(!is_calm)),
-            meters: Arc::default(),
             cut: Arc::default(),
         };
         // Few keys find room in some histories.
@@ -274,10 +272,11 @@ impl History {
         let (receipt, resets) = (Receipt::new(request.store, request.parts.iter().cloned()), locked.resets);
         let place = request.parts.len() - 1;
         drop(locked);
+        if last.units == 0 {
+            return;
+        }
         self.counts[1] += 1;
-        self.rough.meters.store(true, Ordering::SeqCst);
         let settling = self.leases.settle(receipt, &[Settlement::new(place, Change::Charge(units))]);
-        self.rough.meters.store(false, Ordering::SeqCst);
         tokio::spawn(async move {
             let applied = settling.wait().await;
             let mut owed = lock(&owed);

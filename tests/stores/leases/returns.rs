@@ -1,19 +1,17 @@
 //! Where units go that are not spent: none is lost but those that must be.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt;
-use tokio::sync::Semaphore;
 use tokio::time::sleep;
-use tollgate::store::{Ask, Change, Check, LeaseStore, MaybeFuture, Store, StoreDecision};
+use tollgate::store::{Change, LeaseStore, MaybeFuture, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
-use tollgate::{Error, MemoryStore, Quota, Source};
+use tollgate::{MemoryStore, Quota, Source};
 use tollgate_test::{Recorded, RecordingStore};
 
 use super::sim::{Far, close, ms, remaining, secs, take};
 use crate::support::checks::counter;
-use crate::support::doubles::{passes_on, settles_by};
+use crate::support::doubles::settles_by;
 use crate::support::time::memory;
 
 const WINDOW: Quota = Quota::fixed_window(10_000, secs(3_600));
@@ -135,51 +133,6 @@ async fn nothing_is_spent_after_the_window_it_was_charged_to() {
         let after = store.counts();
         let expected = if counts_on { (before.held(), 0) } else { (0, before.held()) };
         assert_eq!((after.returned, after.lost), expected, "{quota}: {after:?}");
-    }
-}
-
-/// A store that answers leases only once it is allowed to; all is decided at once. A `FailingStore` would hold single
-/// units too.
-struct Held {
-    inner: MemoryStore,
-    gate: Arc<Semaphore>,
-}
-
-impl Store for Held {
-    fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
-        let (decided, gate) = (self.inner.decide(checks, ask), Arc::clone(&self.gate));
-        if checks[0].cost == 1 {
-            return decided;
-        }
-        MaybeFuture::pending(async move {
-            let _permit = gate.acquire_owned().await;
-            decided.wait().await
-        })
-    }
-
-    passes_on!(inner: settle, adjust);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lease_of_before_a_reset_is_neither_spent_nor_given_back_after_it() {
-    for (requests, others) in [(0, 50), (1, 50), (3, 0), (100, 200)] {
-        let (clock, gate) = (ManualClock::paused(), Arc::new(Semaphore::new(0)));
-        let inner = memory(&clock);
-        let held = Held { inner: inner.clone(), gate: Arc::clone(&gate) };
-        let store = LeaseStore::builder(held).clock(clock.clone()).build();
-        heat(&store, WINDOW, 100).await;
-        assert!(remaining(&inner, "hot", WINDOW).await < 9_900, "a lease was asked for");
-        store.adjust(&counter("hot", WINDOW), Change::Reset).wait().await.expect("a store answers");
-        heat(&store, WINDOW, requests).await;
-        for _ in 0..others {
-            assert!(take(&inner, "hot", WINDOW, 1).await.0);
-        }
-        gate.add_permits(1_000);
-        sleep(ms(1)).await;
-        heat(&store, WINDOW, 5).await;
-        store.close().await;
-        let left = remaining(&inner, "hot", WINDOW).await;
-        assert_eq!(left, 10_000 - requests - others - 5, "{requests} requests and {others} others");
     }
 }
 
