@@ -14,7 +14,6 @@ pub(crate) mod proxy;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
-pub(crate) mod stall;
 pub(crate) mod time;
 #[cfg(feature = "redis")]
 pub(crate) mod vault;
