@@ -16,7 +16,6 @@ pub(crate) mod requests;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
-pub(crate) mod stall;
 pub(crate) mod time;
 #[cfg(feature = "redis")]
 pub(crate) mod vault;
