@@ -177,28 +177,4 @@ mod tests {
         assert_eq!((table.len(), table.is_due()), (20, false));
         assert!(table.find(30_u64.hash(), |number| *number == 30).is_some());
     }
-
-    #[test]
-    fn what_was_taken_out_is_found_no_more() {
-        let mut table = Table::new(100);
-        (0..10).for_each(|number| insert(&mut table, number));
-        assert_eq!(table.remove(7_u64.hash(), |number| *number == 7), Some(7));
-        assert_eq!(table.find_mut(7_u64.hash(), |number| *number == 7), None);
-    }
-
-    #[test]
-    fn a_full_table_takes_no_more_places_however_often_its_entries_come_and_go() {
-        for (capacity, most) in [(1_000, 2_048), (1_562, 2_048), (1_700, 2_048), (1_750, 4_096), (1_792, 4_096)] {
-            let mut table = Table::new(capacity);
-            let mut next = 0;
-            for round in 0..200 {
-                while !table.is_full() {
-                    insert(&mut table, next);
-                    next += 1;
-                }
-                assert!(table.entries.num_buckets() <= most, "{capacity} entries, round {round}");
-                table.sweep(|number| !number.is_multiple_of(7 + round % 11));
-            }
-        }
-    }
 }

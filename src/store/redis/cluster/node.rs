@@ -136,9 +136,6 @@ fn is_of_the_slot(error: &RedisError) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::time::Duration;
-
-    use tokio::time::Instant;
 
     use super::*;
 
@@ -174,22 +171,5 @@ mod tests {
         assert_eq!(state_after(5, || Failure::Error(cut())), BreakerState::Open);
         let not_connected = || Failure::NotConnected(Error::new(Kind::Connection, "cannot connect"));
         assert_eq!(state_after(5, not_connected), BreakerState::Open);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn while_it_is_not_called_the_error_has_the_reason_the_start_and_the_next_probe() {
-        let primary = primary();
-        let start = Instant::now();
-        for _ in 0..5 {
-            assert!(primary.is_callable());
-            tokio::time::advance(Duration::from_millis(1)).await;
-            primary.report(primary.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
-        }
-        tokio::time::advance(Duration::from_millis(9)).await;
-        let error = primary.acquire().expect_err("it failed too often");
-        assert_eq!(error.to_string(), "the primary at [::1]:7000 is not called, as it failed too often a moment ago");
-        let Outage { next_probe, failing_since } = primary.outage();
-        assert_eq!((next_probe, primary.is_callable()), (Duration::from_millis(41), false));
-        assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
     }
 }

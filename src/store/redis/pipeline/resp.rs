@@ -340,19 +340,4 @@ mod tests {
             assert_eq!(bytes, sent.as_bytes());
         }
     }
-
-    #[test]
-    fn commands_on_a_connection_of_a_pool_are_those_that_were_written() {
-        let (mut all, mut bytes) = (pipe(), Vec::new());
-        for arguments in [&["GET", "a\r\nb"][..], &["PING"], &["SET", "", "\u{e9}"]] {
-            let mut command = Cmd::new();
-            for argument in arguments {
-                command.arg(*argument);
-            }
-            command.write_packed_command(&mut bytes);
-            all.add_command(command);
-        }
-        let (read, count) = commands(&bytes).expect("whole commands");
-        assert_eq!((read.get_packed_pipeline(), count), (all.get_packed_pipeline(), 3));
-    }
 }

@@ -302,7 +302,7 @@ mod tests {
     fn a_script_has_what_it_needs_and_no_more() {
         let bucket = Algorithm::TokenBucket;
         let bans = Needs::of(bucket).bans();
-        let rows: [(Needs, &str, &[&str], &[&str]); 6] = [
+        let rows: [(Needs, &str, &[&str], &[&str]); 5] = [
             (
                 Needs::of(bucket),
                 "single",
@@ -310,12 +310,6 @@ mod tests {
                 &["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch", "ban"],
             ),
             (Needs::of(Algorithm::FixedWindow), "batch", &[], &["calendar_window"]),
-            (
-                Needs::of_calendars(),
-                "batch",
-                &["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("],
-                &["fixed_window_current"],
-            ),
             (Needs::of(bucket), "batch", &[], &["wide_", "mul_div"]),
             (
                 Needs::of_wide(bucket),
@@ -336,25 +330,5 @@ mod tests {
             assert!(!idle.iter().any(|idle| script.contains(idle)), "{entry}: {script}");
         }
         assert!(words(&statements_for(Needs::all(), &["batch"])).all(|word| !word.starts_with("ban")));
-    }
-
-    #[test]
-    fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let entries = ["batch", "bans", "lone_level", "lone_count", "single", "singles"];
-        let script = statements_for(Needs::all().bans(), &entries);
-        let (constants, statements) = read();
-        for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
-            assert!(script.contains(&with_constants(line, &constants)), "{line}");
-        }
-    }
-
-    #[test]
-    fn constants_stand_as_what_they_are() {
-        let script = statements_for(Needs::all(), &["batch", "single", "singles"]);
-        let (constants, _) = read();
-        assert_eq!((&*constants["FRESH"], &*constants["NEVER"]), ("1", "(2 ^ 52)"));
-        assert!(words(&script).all(|word| !constants.contains_key(word)));
-        assert!(script.contains("if level >= (2 ^ 52) then\n    return now, 0, 3, 0\n"));
-        assert!(script.contains("local ALGORITHMS = {"));
     }
 }
