@@ -364,14 +364,6 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_start_at_once_are_divided() {
-        let quota = Quota::leaky_bucket(10, HOUR).queue(12).nodelay(9);
-        let parts = [0, 1, 2, 3].map(|index| quota.share(index, count(4)).starting_at_once());
-        assert_eq!(parts, [3, 2, 2, 2]);
-        assert_eq!(Quota::leaky_bucket(10, HOUR).queue(12).share(3, count(4)).starting_at_once(), 1);
-    }
-
-    #[test]
     fn a_part_that_would_be_empty_or_is_none_is_an_error() {
         let of = |quota: Quota, index, parts| quota.try_share(index, count(parts)).expect_err("no part").to_string();
         let quota = Quota::per_hour(3);

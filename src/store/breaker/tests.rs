@@ -1,6 +1,5 @@
 //! Tests of the breaker with times that are set, and against a model that keeps every outcome.
 
-use std::cell::Cell;
 use std::time::Duration;
 
 use proptest::collection::vec;
@@ -129,25 +128,6 @@ proptest! {
             prop_assert_eq!(breaker.next_probe(now), Duration::from_millis(due));
         }
     }
-}
-
-#[test]
-fn replies_change_nothing_unless_a_failure_was_a_moment_ago() {
-    let breaker = Breaker::new();
-    let acquire = || breaker.acquire(|| 0).expect("it is closed");
-    let looks_at_the_clock = || {
-        let looks = Cell::new(false);
-        breaker.succeeded(acquire(), || {
-            looks.set(true);
-            5_000 + WINDOW_MS - 1
-        });
-        looks.get()
-    };
-    assert!(!looks_at_the_clock());
-    breaker.failed(acquire(), 5_000);
-    assert!(looks_at_the_clock() && breaker.recent().succeeded == 1);
-    breaker.succeeded(acquire(), || 5_000 + WINDOW_MS);
-    assert!(!looks_at_the_clock(), "the failure is too long ago");
 }
 
 #[test]

@@ -145,36 +145,3 @@ fn clean<E: MapEntry>(entries: &mut HashTable<E>) {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    impl MapEntry for u64 {
-        fn hash(&self) -> u64 {
-            self.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        }
-    }
-
-    fn insert(table: &mut Table<u64>, number: u64) {
-        assert_eq!(*table.insert(number), number);
-    }
-
-    #[test]
-    fn a_table_is_due_when_it_has_doubled_and_when_it_is_full() {
-        let mut table = Table::new(200);
-        let mut due = Vec::new();
-        for number in 0..200 {
-            if table.is_due() {
-                due.push(table.len());
-                table.sweep(|_| true);
-            }
-            insert(&mut table, number);
-        }
-        assert_eq!(due, [64, 128]);
-        assert!(table.is_due() && table.is_full());
-        table.sweep(|number| number % 10 == 0);
-        assert_eq!((table.len(), table.is_due()), (20, false));
-        assert!(table.find(30_u64.hash(), |number| *number == 30).is_some());
-    }
-}

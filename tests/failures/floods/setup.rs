@@ -6,19 +6,20 @@ use axum::routing::get;
 use http::Request;
 use tollgate::response::ActualCost;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
+use tower::Layer;
 
-use super::{Cause, FLOOD, Row, assert_bounded, request, run, send, send_many};
+use super::{FLOOD, Row, app, assert_bounded, flood, request, run, send, send_twice};
 use crate::rig::MANY;
 
 pub(super) const ROWS: [Row; 8] = [
-    ("TG001", Cause::Flood(|| run(without_a_key()))),
-    ("TG002", Cause::Flood(|| run(without_a_route()))),
-    ("TG003", Cause::Flood(|| run(forwarded()))),
-    ("TG004", Cause::Flood(|| run(without_a_peer()))),
-    ("TG006", Cause::Flood(|| run(without_policies()))),
-    ("TG007", Cause::Flood(|| run(unmetered_costs()))),
-    ("TG008", Cause::Flood(|| run(checks_of_slots()))),
-    ("TG010", Cause::Flood(|| run(twice()))),
+    ("TG001", || flood(setup().key(key::header("x-api-key")))),
+    ("TG002", || run(without_a_route())),
+    ("TG003", || run(forwarded())),
+    ("TG004", || run(without_a_peer())),
+    ("TG006", || run(send_twice(RateLimitLayer::composite(MemoryStore::new())))),
+    ("TG007", || run(unmetered_costs())),
+    ("TG008", || run(checks_of_slots())),
+    ("TG010", || run(twice())),
 ];
 
 #[test]
@@ -26,41 +27,33 @@ fn a_flood_of_what_a_wrong_set_up_shows_is_few_lines() {
     assert_bounded(&ROWS);
 }
 
-fn by(key: impl key::KeyExtractor) -> RateLimitLayer {
-    RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY).key(key))
+fn setup() -> Policy {
+    Policy::new("setup", MANY)
 }
 
-async fn without_a_key() {
-    send_many(&by(key::header("x-api-key"))).await;
+fn layer(policy: Policy) -> RateLimitLayer {
+    RateLimitLayer::new(MemoryStore::new(), policy)
 }
 
 async fn without_a_route() {
-    let policy = Policy::new("setup", MANY).routes(["/"]);
-    let layer = RateLimitLayer::new(MemoryStore::new(), policy);
-    let outside =
-        Router::new().fallback_service(tower::Layer::layer(&layer, Router::new().route("/", get(|| async {}))));
-    send(&outside, (0..FLOOD).map(|_| request("ada"))).await;
+    let routes = Router::new().route("/", get(|| async {}));
+    let outside = Router::new().fallback_service(layer(setup().routes(["/"])).layer(routes));
+    send(outside, (0..FLOOD).map(|_| request("ada"))).await;
 }
 
 async fn forwarded() {
-    let refusing = by(key::client_ip()).policy(Policy::new("all", Quota::per_hour(1)));
-    let app = super::app(&refusing);
+    let refusing = layer(setup().key(key::client_ip())).policy(Policy::new("all", Quota::per_hour(1)));
     let forwarded = |number: usize| {
         let mut request = request("ada");
         let address = format!("203.0.113.{}", number % 250);
         request.headers_mut().insert("x-forwarded-for", address.parse().expect("a header value"));
         request
     };
-    send(&app, (0..FLOOD).map(forwarded)).await;
+    send(app(&refusing), (0..FLOOD).map(forwarded)).await;
 }
 
 async fn without_a_peer() {
-    let app = super::app(&by(key::client_ip()));
-    send(&app, (0..FLOOD).map(|_| Request::default())).await;
-}
-
-async fn without_policies() {
-    send_many(&RateLimitLayer::composite(MemoryStore::new())).await;
+    send(app(&layer(setup().key(key::client_ip()))), (0..FLOOD).map(|_| Request::default())).await;
 }
 
 async fn unmetered_costs() {
@@ -69,13 +62,12 @@ async fn unmetered_costs() {
         response.extensions_mut().insert(ActualCost(50));
         response
     };
-    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY));
-    send(&Router::new().route("/", get(costly)).layer(layer), (0..FLOOD).map(|_| request("ada"))).await;
+    send(Router::new().route("/", get(costly)).layer(layer(setup())), (0..FLOOD).map(|_| request("ada"))).await;
 }
 
 async fn twice() {
-    let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("setup", MANY));
-    send(&super::app(&layer).layer(layer.clone()), (0..FLOOD).map(|_| request("ada"))).await;
+    let layer = layer(setup());
+    send(app(&layer).layer(layer), (0..FLOOD).map(|_| request("ada"))).await;
 }
 
 async fn checks_of_slots() {

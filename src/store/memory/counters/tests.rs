@@ -1,33 +1,8 @@
 use super::*;
-use crate::core::Key;
-use crate::store::Counter;
-use crate::store::map::Fingerprints;
 
 #[test]
 fn a_counter_takes_half_a_line_of_a_cache() {
     assert_eq!((size_of::<PackedCounter>(), align_of::<PackedCounter>()), (32, 32));
-}
-
-const HOURLY: Quota = Quota::per_hour(1);
-const STATE: State = State::Level { time: 1, amount: 2 };
-
-#[test]
-fn a_counter_is_of_its_fingerprint_whatever_its_rank() {
-    let longest = (1 << 53) - (1 << STEP_BITS);
-    for key in 0..200_u32 {
-        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", key.to_string()), HOURLY);
-        let of = Fingerprints::new().of(&counter);
-        let mut packed = PackedCounter::new(of, STATE, Rank::new(&HOURLY, 0, u64::MAX, false));
-        for refusals in 0..200 {
-            assert!(packed.is_of(of), "after {refusals} refusals");
-            assert_eq!((packed.rank().class(), packed.rank().idle_at()), (if refusals > 0 { 2 } else { 0 }, longest));
-            packed.refused();
-        }
-        packed.set(STATE, Rank::new(&HOURLY, 5_000, 0, true), 5_000);
-        assert!(packed.is_of(of) && packed.rank().idle_at() == 1 << STEP_BITS);
-        assert!((44..64).all(|bit| !packed.is_of(Fingerprint { tail: of.tail ^ 1 << bit, ..of })));
-        assert!(!packed.is_of(Fingerprint { hash: of.hash ^ 1, ..of }));
-    }
 }
 
 const STATES: [State; 7] = [
