@@ -2,7 +2,6 @@
 
 mod clients;
 mod outages;
-mod setup;
 mod stores;
 
 use std::collections::BTreeSet;
@@ -34,6 +33,9 @@ type Row = (&'static str, fn());
 /// What only whoever connects a store, drops it or replaces policies causes.
 const OPERATORS: [&str; 6] =
     ["file_read", "file_refused", "scripts_later", "settings_stay", "status_left_out", "units_leased"];
+
+/// What a wrong set-up causes: `http/warnings` has the tests.
+const WARNINGS: [&str; 8] = ["TG001", "TG002", "TG003", "TG004", "TG006", "TG007", "TG008", "TG010"];
 
 /// What primaries of a Redis Cluster cause: `redis/cluster/breakers.rs` has the test.
 const CLUSTERS: [&str; 3] = ["primary_available", "primary_unavailable", "slots_unknown"];
@@ -111,8 +113,8 @@ fn every_line_of_the_crate_has_a_code_and_a_row_and_is_in_the_page() {
             logged.insert(code.unwrap_or_else(|| panic!("no code: {}: {statement}", path.display())).to_owned());
         }
     }
-    let flooded = [&clients::ROWS[..], &outages::ROWS, &setup::ROWS, &stores::ROWS].concat();
-    let rows = flooded.into_iter().map(|(code, _)| code).chain(OPERATORS).chain(CLUSTERS);
+    let flooded = [&clients::ROWS[..], &outages::ROWS, &stores::ROWS].concat();
+    let rows = flooded.into_iter().map(|(code, _)| code).chain(OPERATORS).chain(WARNINGS).chain(CLUSTERS);
     assert_eq!(logged, rows.map(str::to_owned).collect());
     let page = fs::read_to_string(root.join("docs/troubleshooting.md")).expect("it is text");
     for code in logged {
