@@ -631,6 +631,3 @@ impl Rate {
         now.saturating_sub(self.last)
     }
 }
-
-#[cfg(test)]
-mod tests;
