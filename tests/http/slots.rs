@@ -6,6 +6,7 @@ use std::hint::spin_loop;
 use std::io;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::channel::mpsc::{UnboundedSender, unbounded};
@@ -14,10 +15,12 @@ use http::{HeaderMap, Request, Response, StatusCode};
 use http_body::Frame;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use tokio::time::sleep;
 use tollgate::body::ResponseBody;
 use tollgate::policy::Count;
 use tollgate::response::ActualCost;
 use tollgate::store::SlotGuard;
+use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Rule, key};
 use tower::util::BoxCloneService;
 use tower::{Layer, Service as _, ServiceExt, service_fn};
@@ -300,6 +303,27 @@ fn slots_are_released_where_they_were_taken_though_policies_were_replaced() {
     drop(new);
     replace("streams", TWO);
     assert_eq!(left(&layer), 2);
+}
+
+#[tokio::test]
+async fn a_slot_is_renewed_while_its_body_lasts_and_held_no_longer_than_it_may() {
+    let life = Duration::from_secs(4);
+    let quota = Quota::concurrency(1).slot_ttl(life).max_hold(5 * life);
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
+    let layer = RateLimitLayer::new(store, Policy::new("streams", quota));
+    let (slow, _frames) = open(&layer);
+    for second in 1..20 {
+        sleep(life / 4).await;
+        assert_eq!(left(&layer), 0, "after {second} s");
+    }
+    sleep(life / 2).await;
+    assert_eq!(left(&layer), 1, "the body is still there");
+
+    let (_other, _frames) = open(&layer);
+    drop(slow);
+    assert_eq!(left(&layer), 0, "the slot of the other is not released");
+    sleep(3 * life).await;
+    assert_eq!(left(&layer), 0, "nor does it expire");
 }
 
 #[test]
