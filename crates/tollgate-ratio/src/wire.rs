@@ -168,19 +168,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_written_as_the_script_reads_it() {
-        let mut too_much = Offered::new(id(2), 1, 2, 3);
-        too_much.ordinary = u64::MAX;
-        let part = only(&report([Offered::new(id(1), 5, 6, 7), too_much]));
-        assert_eq!(part.head, bytes(&[(1_000_000, 7), (7, 7), (1, 1)]));
-        let expected =
-            [&[1; 16][..], &bytes(&[(5, 6), (6, 6), (7, 6)]), &[2; 16], &bytes(&[(MOST_UNITS, 6), (2, 6), (3, 6)])];
-        assert_eq!(part.counters, expected.concat());
-        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-1-0}:2");
-        assert_eq!(part.without_target().head, bytes(&[(1_000_000, 7), (0, 7), (1, 1)]));
-    }
-
-    #[test]
     fn what_a_script_could_not_count_is_refused() {
         let many = (0..513_u16).map(|place| {
             let mut id = [0; CounterId::LENGTH];
@@ -215,22 +202,5 @@ mod tests {
             assert_eq!(part.read(Bytes::copy_from_slice(&all[..length])), None, "{length} bytes");
         }
         assert_eq!(part.read([&all[..], &[0]].concat().into()), None);
-    }
-
-    #[test]
-    fn units_that_no_script_replies_are_no_reply() {
-        let part = only(&report([Offered::new(id(1), 1, 0, 1)]));
-        let reply = |units: [u64; 2], hot: &[u64]| {
-            let mut reply = bytes(&[(1, 7), (1, 4), (units[0], 7), (units[1], 7)]);
-            for units in hot {
-                reply.extend([&[3; 16][..], &bytes(&[(*units, 7), (0, 7)])].concat());
-            }
-            part.read(reply.into())
-        };
-        assert!(reply([1, 1], &[1]).is_some());
-        assert_eq!(reply([NEVER + 1, 0], &[]), None);
-        assert_eq!(reply([0, NEVER], &[]), None);
-        assert_eq!(reply([NEVER, NEVER], &[]), None);
-        assert_eq!(reply([1, 1], &[NEVER]), None, "a hot counter has room");
     }
 }

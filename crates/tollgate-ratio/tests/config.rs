@@ -39,15 +39,6 @@ async fn the_table_sets_the_store() {
 }
 
 #[test]
-fn tables_with_the_same_settings_are_equal() {
-    let running = config("tick = \"2s\"\nreport = 9");
-    assert_eq!(running, config("report = 9\ntick = \"2000ms\""));
-    for other in ["tick = \"1s\"\nreport = 9", "tick = \"2s\"", "tick = \"2s\"\nreport = 9\nkeys = 5"] {
-        assert_ne!(running, config(other), "{other}");
-    }
-}
-
-#[test]
 fn every_mistake_in_ratios_names_its_line() {
     let fair = "a table such as { policy = \"global\", by = \"caller\" }";
     for (lines, line, fragments) in [

@@ -361,14 +361,6 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_start_at_once_are_divided() {
-        let quota = Quota::leaky_bucket(10, HOUR).queue(12).nodelay(9);
-        let parts = [0, 1, 2, 3].map(|index| quota.share(index, count(4)).starting_at_once());
-        assert_eq!(parts, [3, 2, 2, 2]);
-        assert_eq!(Quota::leaky_bucket(10, HOUR).queue(12).share(3, count(4)).starting_at_once(), 1);
-    }
-
-    #[test]
     fn a_part_that_would_be_empty_or_is_none_is_an_error() {
         let of = |quota: Quota, index, parts| quota.try_share(index, count(parts)).expect_err("no part").to_string();
         let quota = Quota::per_hour(3);
@@ -379,15 +371,5 @@ mod tests {
         );
         assert_eq!(of(Quota::per_hour(10).burst(3), 0, 8), "burst 3 leaves some of 8 parts empty: give at least 8");
         assert!(quota.try_share(2, count(3)).is_ok());
-    }
-
-    #[test]
-    fn a_burst_that_is_too_large_for_the_limit_of_a_part_is_an_error() {
-        let day = Duration::from_secs(366 * 86_400);
-        let bucket = Quota::token_bucket(3, day);
-        let most = (1..10_000).take_while(|burst| bucket.try_burst(*burst).is_ok()).last().expect("there is one");
-        let quota = bucket.burst(most);
-        let error = quota.try_share(1, count(2)).expect_err("the limit is a third").to_string();
-        assert!(error.starts_with("burst ") && error.contains("is too large: give at most"), "{error}");
     }
 }

@@ -291,25 +291,3 @@ impl HeaderWriter {
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::{Check, Counter, Key, Quota};
-
-    #[test]
-    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
-        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
-        let policies =
-            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
-        let mut writer = HeaderWriter::new(RateLimitHeaders::both());
-        writer.set_policies(&policies);
-        let limit = |quota: Quota| {
-            let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
-            writer.bound(&Outcome::allowed(&Check::new(counter, 1), 1)).limit.cloned()
-        };
-        let expected = ["3", "7", "110"].map(|limit| Some(HeaderValue::from_static(limit)));
-        assert_eq!(policies.map(|policy| limit(*policy.quota())), expected);
-        assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
-    }
-}

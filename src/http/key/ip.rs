@@ -121,39 +121,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_octet_of_an_address_is_written_as_display_writes_it() {
+    fn an_address_is_written_as_display_writes_it() {
         for octet in 0..=u8::MAX {
             let address = Ipv4Addr::new(octet, octet.wrapping_mul(7), octet.wrapping_add(90), octet / 3);
             assert_eq!(ip_key(address.into(), 56).as_str(), format!("ip:{address}"));
         }
+        let longest = Ipv6Addr::from_bits(u128::MAX);
+        assert_eq!(ip_key(longest.into(), 128).as_str(), format!("ip:{longest}/128"));
     }
 
     #[test]
-    fn the_longest_network_has_room() {
-        let address = Ipv6Addr::from_bits(u128::MAX);
-        assert_eq!(ip_key(address.into(), 128).as_str(), format!("ip:{address}/128"));
-    }
-
-    #[track_caller]
-    fn row(given: &str, expected: &str) {
-        assert_eq!(counted(given.parse().unwrap()), expected.parse::<IpAddr>().unwrap());
-    }
-
-    #[test]
-    fn an_ipv6_address_that_stands_for_ipv4_counts_as_that() {
-        row("::ffff:203.0.113.7", "203.0.113.7");
-        row("64:ff9b::203.0.113.7", "203.0.113.7");
-        row("2002:cb00:7107:1::9", "203.0.113.7");
-        row("2001:0:4136:e378:8000:63bf:34ff:8ef8", "203.0.113.7");
-    }
-
-    #[test]
-    fn any_other_ipv6_address_counts_as_itself() {
-        for address in
-            ["64:ff9b:1::203.0.113.7", "64:ff9b::1:203.0.113.7", "2001:db8::1", "2001:1::1", "::1", "::203.0.113.7"]
-        {
-            row(address, address);
+    fn an_ipv6_address_that_does_not_stand_for_ipv4_counts_as_itself() {
+        for address in ["64:ff9b::1:203.0.113.7", "2001:1::1", "::203.0.113.7"] {
+            let address: IpAddr = address.parse().expect("an address");
+            assert_eq!(counted(address), address);
         }
-        row("203.0.113.7", "203.0.113.7");
     }
 }

@@ -95,50 +95,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_template_is_read_as_its_pieces() {
-        let of = |template| pieces(template).collect::<Result<Vec<_>, _>>();
-        assert_eq!(
-            of("/v{id}/{*rest}").unwrap(),
-            [Piece::Text("/v"), Piece::Parameter("id"), Piece::Text("/"), Piece::Rest("rest")]
-        );
-        assert_eq!(of("/{{a}}").unwrap(), [Piece::Text("/{"), Piece::Text("a}")]);
-        assert_eq!(of("/{{{a}").unwrap(), [Piece::Text("/{"), Piece::Parameter("a")]);
-        assert_eq!(of("/{a"), Err(Malformed));
-    }
-
-    #[test]
     fn a_template_that_axums_router_takes_is_one_and_no_other() {
-        let taken =
-            ["/", "/a", "/{id}", "/a/{id}/b", "/{*rest}", "/v{id}", "/{{id}}", "/{{{id}", "//", "/a/", "/é", "/a:b"];
-        let refused = [
-            "",
-            "a",
-            ":id",
-            "/:id",
-            "/a/:id",
-            "/*rest",
-            "/a/*",
-            "/{",
-            "/}",
-            "/{id",
-            "/id}",
-            "/{}",
-            "/{*}",
-            "/{id}.png",
-            "/{a}{b}",
-            "/{*rest}/a",
-            "/{a/b}",
-            "/{a*}",
-            "/{id}}",
-        ];
+        let taken = "/ /a /{id} /a/{id}/b /{*rest} /v{id} /{{id}} /{{{id} // /a/ /é /a:b";
+        let refused =
+            "a :id /:id /a/:id /*rest /a/* /{ /} /{id /id} /{} /{*} /{id}.png /{a}{b} /{*rest}/a /{a/b} /{a*} /{id}}";
         let routes = |template: &str| {
             let route = || axum::Router::<()>::new().route(template, axum::routing::get(|| async {}));
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(route()))).is_ok()
         };
-        for template in taken {
+        for template in taken.split(' ') {
             assert!(is_template(template) && routes(template), "{template}");
         }
-        for template in refused {
+        for template in refused.split(' ').chain([""]) {
             assert!(!is_template(template) && !routes(template), "{template}");
         }
         for never in ["/a b", "/a?b", "/a#b", "/a\n"] {

@@ -537,6 +537,3 @@ impl Rate {
         now.saturating_sub(self.last)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -244,26 +244,7 @@ fn system_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::ScriptReply;
     use super::*;
-    use crate::core::{Key, Quota};
-    use crate::store::Counter;
-
-    #[test]
-    fn decisions_that_cannot_be_read_from_one_reply_are_failures_of_one_call() {
-        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), Quota::per_hour(1));
-        let checks = [Check::new(counter, 1)];
-        let request = Request::new("tollgate", &checks, || 0);
-        // Two checks that fit, says the script, with a bucket that is full of debts.
-        let state = [1_u64, (1 << 52) - 1, 1].map(|number| number.to_be_bytes()[1..].to_vec()).concat();
-        let bytes = [&[0, 0, 0, 0, 0, 0, 1, 1, 1][..], &state, &state].concat();
-        let mut reply = ScriptReply::read(&bytes, 2).expect("a time and two flags");
-        let calls = [0, 1].map(|_| {
-            let part = reply.take(&request).expect("a state for each");
-            decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()
-        });
-        assert!(calls[0].is_some() && calls[0] == calls[1], "{calls:?}");
-    }
 
     #[test]
     fn the_time_of_a_server_is_learned_from_a_reply_of_another_time() {

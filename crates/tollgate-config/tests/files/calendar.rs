@@ -59,19 +59,14 @@ fn mistakes_in_a_calendar_name_their_line_and_column() {
     let zone = ["zone has no effect without a window of \"hour\", \"day\", \"week\" or \"month\""];
     for (window, lines, line, fragments) in [
         ("day", "zone = \"Europe/Berlim\"", 6, &unknown[..]),
-        ("day", "zone = \"\"", 6, &["time zone \"\" is not known"]),
         ("day", "zone = \"+01:00\"", 6, &["is not known", "an IANA name"]),
         ("day", "zone = 1", 6, &["policy.zone: invalid type: integer `1`, expected a string, in quotes"]),
         ("month", "zone = \"UTC\"\nanchor = 32", 7, &month),
-        ("month", "anchor = 0", 6, &["anchor 0 is no day of a month"]),
         ("month", "anchor = 288", 6, &["anchor 288 is no day of a month"]),
         ("month", "anchor = \"31\"", 6, &quoted),
-        ("month", "anchor = -1", 6, &["`-1`", "a whole number"]),
         ("week", "anchor = 8", 6, &["anchor 8 is no day of a week: give 1 for Monday to 7 for Sunday"]),
         ("day", "anchor = 1", 6, &["anchor 1 is for weeks and months, and the window is one day: leave it out"]),
-        ("hour", "anchor = 1", 6, &["the window is one hour"]),
         ("30d", "zone = \"UTC\"", 6, &zone),
-        ("30d", "anchor = 31", 6, &["anchor has no effect without a window of", "leave anchor out"]),
         ("Month", "", 5, &["policy.window: \"Month\" is not a duration"]),
     ] {
         refused(&policy(window, lines), line, fragments);

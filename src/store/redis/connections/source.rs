@@ -274,15 +274,4 @@ mod tests {
         }
         assert!(refusal("http://host").contains("redis://"));
     }
-
-    #[test]
-    fn a_parameter_that_would_be_passed_over_is_refused() {
-        for url in ["redis://host?db=3", "redis://host:1/2?protocol=resp3&timeout=5"] {
-            assert!(refusal(url).contains("redis://host:port/1"), "{url}");
-        }
-        if cfg!(unix) {
-            assert!(refusal("redis+unix:///a?database=1").contains("there are db,"));
-        }
-        assert!(server_at("redis://host/2?protocol=resp3").is_ok());
-    }
 }

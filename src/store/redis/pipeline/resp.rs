@@ -248,8 +248,6 @@ fn push(bytes: &mut BytesMut, reply: Value) {
 
 #[cfg(test)]
 mod tests {
-    use deadpool_redis::redis::VerbatimFormat;
-
     use super::*;
 
     const ALL: &[u8] = b"$3\r\nabc\r\n-READONLY no\r\n+OK\r\n>2\r\n+a\r\n:1\r\n$-1\r\n$0\r\n\r\n*2\r\n*1\r\n$1\r\nx\r\n%1\r\n:1\r\n_\r\n:7\r\n*2\r\n:1\r\n*0\r\n*0\r\n";
@@ -295,52 +293,5 @@ mod tests {
             assert_eq!(next(wrong).map(drop), Err(OutOfStep), "{wrong:?}");
         }
         assert_eq!(next(&vec![b'+'; LONGEST_LINE + 2]).map(drop), Err(OutOfStep));
-    }
-
-    #[test]
-    fn replies_on_a_connection_of_a_pool_are_those_of_the_server() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
-        let values = [
-            Value::Nil,
-            Value::Int(-7),
-            Value::Okay,
-            Value::SimpleString("PONG".to_owned()),
-            Value::Double(0.5),
-            Value::Boolean(true),
-            Value::VerbatimString { format: VerbatimFormat::Text, text: "hello".to_owned() },
-            Value::Array(vec![text("a\r\nb"), Value::Array(Vec::new()), Value::Nil]),
-            Value::Map(vec![(text("key"), Value::Int(1)), (Value::Nil, text(""))]),
-        ];
-        for value in values {
-            let mut bytes = BytesMut::new();
-            push(&mut bytes, value.clone());
-            let read = next(&bytes).expect("RESP").expect("it is whole");
-            assert!(
-                matches!(read, (Reply::Other(read), length) if read == value && length == bytes.len()),
-                "{value:?}"
-            );
-        }
-        for sent in ["-MOVED 3 127.0.0.1:7000\r\n", "-READONLY no\r\n", "-ERR Function not found\r\n", "-BUSY a b\r\n"]
-        {
-            let error = parse_redis_value(sent.as_bytes()).expect("RESP");
-            let mut bytes = BytesMut::new();
-            push(&mut bytes, error);
-            assert_eq!(bytes, sent.as_bytes());
-        }
-    }
-
-    #[test]
-    fn commands_on_a_connection_of_a_pool_are_those_that_were_written() {
-        let (mut all, mut bytes) = (pipe(), Vec::new());
-        for arguments in [&["GET", "a\r\nb"][..], &["PING"], &["SET", "", "\u{e9}"]] {
-            let mut command = Cmd::new();
-            for argument in arguments {
-                command.arg(*argument);
-            }
-            command.write_packed_command(&mut bytes);
-            all.add_command(command);
-        }
-        let (read, count) = commands(&bytes).expect("whole commands");
-        assert_eq!((read.get_packed_pipeline(), count), (all.get_packed_pipeline(), 3));
     }
 }
