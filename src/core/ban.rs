@@ -9,7 +9,7 @@ use super::Error;
 use super::error::built;
 
 /// The longest time of a ban and of its window, in milliseconds: 366 days.
-const LONGEST: u128 = 366 * 86_400_000;
+const MAX_MILLIS: u128 = 366 * 86_400_000;
 
 /// A ban: after so many refusals within a window, the key is refused for a time.
 ///
@@ -201,7 +201,7 @@ impl Ban {
 /// Returns a time in whole milliseconds, if it is one that a ban may have.
 #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
 const fn millis(time: Duration) -> Option<u64> {
-    let is_valid = !time.is_zero() && time.as_millis() <= LONGEST && time.subsec_nanos().is_multiple_of(1_000_000);
+    let is_valid = !time.is_zero() && time.as_millis() <= MAX_MILLIS && time.subsec_nanos().is_multiple_of(1_000_000);
     if is_valid { Some(time.as_millis() as u64) } else { None }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Digits {
 
 impl Digits {
     #[inline]
-    pub(crate) fn of(mut number: u64) -> Self {
+    pub(crate) fn new(mut number: u64) -> Self {
         let (mut bytes, mut start) = ([b'0'; 20], 20);
         // Four digits at a time, as each step waits for the division before it.
         loop {
@@ -40,7 +40,7 @@ impl Digits {
 
     /// Returns the digits of a number below 10,000 as ASCII; `None` for others.
     #[inline]
-    pub(crate) fn of_small(number: u64) -> Option<&'static [u8]> {
+    pub(crate) fn small(number: u64) -> Option<&'static [u8]> {
         let number = usize::try_from(number).ok()?;
         Some(&SMALL.get(number)?[zeros(number)..])
     }
@@ -75,8 +75,8 @@ mod tests {
         let powers = (0..20).map(|power| 10_u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([u64::MAX - 1, u64::MAX]).chain(0..10_000) {
             let shown = number.to_string();
-            assert_eq!(Digits::of(number).as_str(), shown);
-            assert_eq!(Digits::of_small(number), Some(shown.as_bytes()).filter(|_| number < 10_000));
+            assert_eq!(Digits::new(number).as_str(), shown);
+            assert_eq!(Digits::small(number), Some(shown.as_bytes()).filter(|_| number < 10_000));
         }
     }
 }

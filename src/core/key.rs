@@ -15,7 +15,7 @@ use super::Error;
 use super::ascii::Ascii;
 
 /// The most bytes of escaped text; longer text is replaced by its hash.
-const LONGEST: usize = 64;
+const MAX_LEN: usize = 64;
 
 /// The most bytes of text that is parsed.
 const MAX_PARSED: usize = 1_024;
@@ -185,12 +185,12 @@ impl KeyKind {
 
     /// Returns the key of a value, as [`Key::new`] does.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
-        KeyText::of(self).with_value(value)
+        KeyText::from_kind(self).with_value(value)
     }
 
     /// Returns the key of a secret, as [`Key::hashed`] does.
     pub(crate) fn hashed(&self, value: &[u8]) -> Key {
-        KeyText::of(self).with_hash(value)
+        KeyText::from_kind(self).with_hash(value)
     }
 }
 
@@ -209,16 +209,16 @@ impl KeyText {
     }
 
     /// Starts with a kind that is escaped already.
-    fn of(kind: &KeyKind) -> Self {
+    fn from_kind(kind: &KeyKind) -> Self {
         Self { bytes: SmallVec::from_slice(kind.text.as_bytes()) }
     }
 
-    /// Appends the escaped value, or its hash if that is longer than [`LONGEST`].
+    /// Appends the escaped value, or its hash if that is longer than [`MAX_LEN`].
     fn with_value(mut self, value: &[u8]) -> Key {
         let kind = self.bytes.len();
-        if value.len() <= LONGEST {
+        if value.len() <= MAX_LEN {
             self.escape(value, ESCAPED);
-            if self.bytes.len() - kind <= LONGEST {
+            if self.bytes.len() - kind <= MAX_LEN {
                 return self.into_key();
             }
             self.bytes.truncate(kind);
@@ -289,7 +289,7 @@ fn is_kind(text: &str) -> bool {
 fn is_value(text: &str) -> bool {
     match text.strip_prefix(char::from(HASHED)) {
         Some(hash) => hash.len() == 32 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')),
-        None => text.len() <= LONGEST && is_escaped(text, ESCAPED),
+        None => text.len() <= MAX_LEN && is_escaped(text, ESCAPED),
     }
 }
 

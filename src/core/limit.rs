@@ -17,7 +17,7 @@ use super::{PolicyName, Quota};
 const FORMAT: &str = "1";
 
 /// How many are interned: many more than a process has policies. Beyond that, references are counted.
-const MOST_INTERNED: usize = 4_096;
+const MAX_INTERNED: usize = 4_096;
 
 /// Interned limits, which stay as long as the process.
 type Interned = Mutex<HashSet<&'static NamedQuota>>;
@@ -70,7 +70,7 @@ impl Limit {
         let mut interned = interned.lock().unwrap_or_else(PoisonError::into_inner);
         match interned.get(&*self) {
             Some(same) => Self::Interned(same),
-            None if interned.len() >= MOST_INTERNED => self,
+            None if interned.len() >= MAX_INTERNED => self,
             None => {
                 let limit = Box::leak(Box::new(NamedQuota::new(self.policy.clone(), self.quota)));
                 interned.insert(limit);
@@ -118,9 +118,9 @@ mod tests {
         let address = |limit: &Limit| &raw const **limit;
         let (one, same) = (limit(0).interned_in(&interned), limit(0).interned_in(&interned));
         assert_eq!((address(&one), &one), (address(&same), &limit(0)));
-        for number in 0..2 * MOST_INTERNED {
+        for number in 0..2 * MAX_INTERNED {
             let limit = limit(number).interned_in(&interned);
-            assert_eq!(matches!(limit, Limit::Interned(_)), number < MOST_INTERNED);
+            assert_eq!(matches!(limit, Limit::Interned(_)), number < MAX_INTERNED);
             assert_eq!(limit, self::limit(number));
         }
         assert_eq!(address(&limit(0).interned_in(&interned)), address(&one));

@@ -169,7 +169,7 @@ impl Receipt {
     }
 
     /// A receipt for what the only check took.
-    pub(crate) fn of_one(store: StoreId, item: ReceiptItem) -> Self {
+    pub(crate) fn from_item(store: StoreId, item: ReceiptItem) -> Self {
         Self { store, items: SmallVec::from_buf([item]), call: None }
     }
 

@@ -13,7 +13,7 @@ use http::request::Parts;
 
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
-use super::policy::{AwaitsRefusals, Policy, Refused};
+use super::policy::{AwaitsRefusals, DeniedMark, Policy};
 use super::response::{Refusal, Responses};
 use crate::core::{Decision, Error, Lines};
 use crate::limiter::{InForce, Limits, has_units};
@@ -21,14 +21,14 @@ use crate::store::{SharedStore, StoreDecision};
 use crate::telemetry::PolicyTelemetry;
 
 /// Each request loads it once, and ends with it, even if policies are replaced.
-pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
+pub(crate) type SharedGate = Arc<ArcSwap<LayerState>>;
 
 pub(crate) type Refuses = dyn Fn(&StoreDecision) -> Option<Decision> + Send + Sync;
 
 /// Clones share the counters and the health of the store.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
-pub(crate) struct Gate {
+pub(crate) struct LayerState {
     pub(crate) limits: Arc<Limits>,
     /// In the order of the rules in `limits`.
     pub(crate) policies: Vec<Policy>,
@@ -48,7 +48,7 @@ pub(crate) struct Gate {
     pub(crate) logs_refusals: bool,
 }
 
-impl Gate {
+impl LayerState {
     pub(crate) fn new(store: SharedStore) -> Self {
         Self {
             limits: Arc::new(Limits::new(store)),
@@ -106,7 +106,7 @@ impl Gate {
         }
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         if has_outer || parts.extensions.get::<AwaitsRefusals>().is_some() {
-            response.extensions_mut().insert(Refused::Inside);
+            response.extensions_mut().insert(DeniedMark::Inside);
         }
         response
     }
@@ -136,7 +136,7 @@ fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error>
     }
 }
 
-impl InForce for ArcSwap<Gate> {
+impl InForce for ArcSwap<LayerState> {
     fn now(&self) -> Arc<Limits> {
         Arc::clone(&self.load().limits)
     }

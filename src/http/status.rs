@@ -23,8 +23,8 @@ use tower::Service;
 
 use super::LiveLayer;
 use super::account::RateLimitHandle;
-use super::admission::{Judge, PendingPolicy, Resolved, Skip};
-use super::gate::{Gate, SharedGate};
+use super::admission::{PendingPolicy, PolicyResolver, Resolved, Skip};
+use super::gate::{LayerState, SharedGate};
 use super::headers::{Advertised, used, whole_seconds};
 use super::policy::{Policy, Predicate};
 use super::response::{Refusal, json, problem, without_body};
@@ -106,7 +106,7 @@ impl<B> Service<Request<B>> for StatusService {
 }
 
 impl StatusService {
-    async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
+    async fn respond(&self, gate: &Arc<LayerState>, parts: &Parts) -> Response<Bytes> {
         if self.shows_to.as_ref().is_some_and(|shows_to| !shows_to(parts)) {
             return problem::forbidden(NOT_SHOWN);
         }
@@ -124,7 +124,11 @@ impl fmt::Debug for StatusService {
     }
 }
 
-async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
+async fn status(
+    gate: &Arc<LayerState>,
+    parts: &Parts,
+    shows: impl Fn(&Policy) -> bool,
+) -> Result<String, Box<Refusal>> {
     let mut plan: Plan<PendingPolicy> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
         match resolve(gate, place, parts) {
@@ -141,19 +145,19 @@ async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool
     Ok(document(gate, &decided.decision))
 }
 
-fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
+fn resolve(gate: &Arc<LayerState>, place: usize, parts: &Parts) -> Resolved {
     let policy = &gate.policies[place];
     let scope = &policy.options().scope;
     let covered = scope.terms(parts).is_some();
     if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
         return Resolved::Skip(Skip::Scope);
     }
-    let resolved = Judge::resolve_look(gate, place, parts);
+    let resolved = PolicyResolver::resolve_look(gate, place, parts);
     if covered { resolved } else { resolved.in_shadow() }
 }
 
 /// `reset` and `banned` are in Unix seconds, rounded up. Slots have no `reset`.
-fn document(gate: &Gate, decision: &Decision) -> String {
+fn document(gate: &LayerState, decision: &Decision) -> String {
     let headers = &gate.responses.headers;
     let mut json = String::from(r#"{"resources":{"#);
     for (index, outcome) in decision.outcomes().iter().filter(|outcome| headers.shows(outcome)).enumerate() {
@@ -166,7 +170,7 @@ fn document(gate: &Gate, decision: &Decision) -> String {
 
 fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<&str>) -> fmt::Result {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::of(outcome.quota()));
+    let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::from_quota(outcome.quota()));
     let left = outcome.remaining().min(q);
     let used = used(outcome, left);
     write!(json, r#"{comma}"{policy}":{{"limit":{q},"used":{used},"remaining":{left}"#)?;
@@ -268,6 +272,6 @@ impl LiveLayer {
     }
 }
 
-fn forgeable(gate: &Gate) -> impl Iterator<Item = &Policy> {
+fn forgeable(gate: &LayerState) -> impl Iterator<Item = &Policy> {
     gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_unforgeable())
 }

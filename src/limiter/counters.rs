@@ -63,7 +63,7 @@ impl Counters {
         let kept = |mut check: Check| {
             if let (Err(_), Some(rule)) = (has_units(check.counter.policy(), check.counter.quota()), rule_of(&check)) {
                 warn_of_tier(rule.name().as_str());
-                check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+                check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
             }
             // The floor may be a share of the quota.
             if let Some(share) = rule_of(&check).and_then(Rule::reserve).filter(|_| check.floor > 0) {
@@ -215,7 +215,7 @@ fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if follows && has_units(rule.name(), rule.quota()).is_ok() {
-        check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+        check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
     }
     if check.floor > 0 {
         check.floor = rule.reserve().map_or(0, |share| share.of(check.counter.quota()));

@@ -210,14 +210,14 @@ impl Limiter {
         limits.supports(rules.iter())?;
         Limits::check_costs(&rules)?;
         limits.set_rules(rules);
-        Ok(Self::of(limits))
+        Ok(Self::from_limits(limits))
     }
 
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
         Self { in_force, only: None }
     }
 
-    fn of(limits: Limits) -> Self {
+    fn from_limits(limits: Limits) -> Self {
         Self::shared(Arc::new_cyclic(|source| {
             let mut limits = limits;
             limits.set_source(Weak::<ArcSwap<Limits>>::clone(source));
@@ -557,6 +557,6 @@ impl Limiter {
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         let mut limits = Limits::clone(&self.in_force.now());
         limits.change_failure(change);
-        Self { only: self.only, ..Self::of(limits) }
+        Self { only: self.only, ..Self::from_limits(limits) }
     }
 }

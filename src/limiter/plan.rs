@@ -107,7 +107,7 @@ impl CheckDraft {
     pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
         let ban = rule.ban_check().filter(|_| self.bans);
         let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
-        let counter = Counter::of(self.limit, key);
+        let counter = Counter::from_limit(self.limit, key);
         let quota = counter.quota();
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(quota));
         let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));

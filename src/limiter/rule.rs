@@ -155,7 +155,7 @@ impl Rule {
     }
 
     fn with_ban(self, ban: Ban, counts: bool) -> Self {
-        let limit = Some(Limit::new(self.name().clone(), Quota::of_ban(&ban)));
+        let limit = Some(Limit::new(self.name().clone(), Quota::from_ban(&ban)));
         Self { ban: Some(BanCheck { counts, limit, ..BanCheck::new(ban) }), ..self }
     }
 

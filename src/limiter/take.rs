@@ -8,7 +8,7 @@ use super::{DecidingStore, Limiter};
 use crate::core::{Decision, Error, Key, in_drop};
 use crate::store::{Change, Mode, Receipt, Settlement, SlotGuard, Store};
 
-type Changes = SmallVec<[Settlement; 2]>;
+type PermitChanges = SmallVec<[Settlement; 2]>;
 
 /// Units for work that has not begun, from [`Limiter::permit`] or [`Counters::permit`](super::Counters::permit).
 ///
@@ -60,7 +60,7 @@ impl Permit {
         mem::take(&mut self.slots)
     }
 
-    fn settle(&mut self, changes: impl FnOnce(&Receipt) -> Changes) {
+    fn settle(&mut self, changes: impl FnOnce(&Receipt) -> PermitChanges) {
         if let Some(receipt) = self.receipt.take() {
             let changes = changes(&receipt);
             drop(self.store.settle(receipt, &changes));

@@ -212,7 +212,7 @@ impl Capabilities {
         Self { id: Some(id), ..self }
     }
 
-    pub(crate) fn of(store: &(impl Store + ?Sized)) -> Self {
+    pub(crate) fn from_store(store: &(impl Store + ?Sized)) -> Self {
         store.capabilities(&[]).unwrap_or_default()
     }
 }

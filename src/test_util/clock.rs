@@ -74,7 +74,7 @@ impl ManualClock {
 
     /// A clock at [`EPOCH`](Self::EPOCH), which only the test moves.
     pub fn new() -> Self {
-        Self::of(None)
+        Self::with_timers(None)
     }
 
     /// A clock at [`EPOCH`](Self::EPOCH) that is one with the time of this tokio runtime, which is paused from now on
@@ -117,10 +117,10 @@ impl ManualClock {
         if !is_paused() {
             tokio::time::pause();
         }
-        Self::of(Some(Timers { runtime, read: Instant::now() }))
+        Self::with_timers(Some(Timers { runtime, read: Instant::now() }))
     }
 
-    fn of(timers: Option<Timers>) -> Self {
+    fn with_timers(timers: Option<Timers>) -> Self {
         Self { time: Arc::new(Mutex::new(Time { shown: Self::EPOCH, timers, wall: (Self::EPOCH, Self::EPOCH) })) }
     }
 

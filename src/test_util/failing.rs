@@ -45,12 +45,12 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// ```
 pub struct FailingStore<S> {
     inner: Arc<S>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FailureState>>,
 }
 
 /// What becomes of calls from now on, and when it is known.
 #[derive(Clone)]
-struct State {
+struct FailureState {
     result: CallResult,
     answers: Answers,
 }
@@ -73,7 +73,7 @@ enum Answers {
 impl<S: Store> FailingStore<S> {
     /// A store that works, as `inner` does.
     pub fn new(inner: S) -> Self {
-        let state = State { result: CallResult::Works, answers: Answers::AtOnce };
+        let state = FailureState { result: CallResult::Works, answers: Answers::AtOnce };
         Self { inner: Arc::new(inner), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -173,12 +173,12 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn set(&self, result: CallResult) {
-        let before = mem::replace(&mut *self.state(), State { result, answers: Answers::AtOnce });
+        let before = mem::replace(&mut *self.state(), FailureState { result, answers: Answers::AtOnce });
         // Unlocked: what the closure of a test owns may call this store when it is dropped.
         drop(before);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FailureState> {
         locked(&self.state)
     }
 
@@ -187,7 +187,7 @@ impl<S: Store> FailingStore<S> {
         [slow, hanging]: [Option<Instant>; 2],
         works: impl FnOnce(&S) -> MaybeFuture<Result<T, Error>>,
     ) -> MaybeFuture<Result<T, Error>> {
-        let State { result, answers } = self.state().clone();
+        let FailureState { result, answers } = self.state().clone();
         let answer = match result {
             CallResult::Works => works(&self.inner),
             CallResult::Hangs => return ended(hanging, pending()),
@@ -207,7 +207,7 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Capabilities::of(&*self.inner).timeout
+        Capabilities::from_store(&*self.inner).timeout
     }
 
     fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
@@ -221,7 +221,7 @@ impl<S: Store> FailingStore<S> {
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<FailureState>) -> MutexGuard<'_, FailureState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -229,7 +229,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[must_use = "answers are held only until it is dropped"]
 pub struct Held {
     gate: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FailureState>>,
 }
 
 impl Held {

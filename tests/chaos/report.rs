@@ -15,7 +15,7 @@ pub(crate) const BOUND: Duration = Duration::from_secs(1);
 pub(crate) const RETURN: Duration = Duration::from_secs(1);
 /// What is left to the fallback, at least while Redis is away, and at most else: a machine that stalls
 /// for a moment is an outage too.
-pub(crate) const MOST_PERCENT: f64 = 50.0;
+pub(crate) const MAX_PERCENT: f64 = 50.0;
 pub(crate) const FEW_PERCENT: f64 = 10.0;
 /// Without a decision by the fallback for so long, Redis is back for all: what comes later has causes of
 /// its own.
@@ -27,7 +27,7 @@ pub(crate) const WARMING: Duration = Duration::from_millis(500);
 pub(crate) const BUSY: Duration = Duration::from_millis(50);
 /// This part of the requests due in a second came to be sent: all but those of connections that were
 /// kept waiting.
-const LEAST_RATE: f64 = 0.95;
+const MIN_RATE: f64 = 0.95;
 
 pub(crate) fn report(case: &Case, times: Times, all: &[Sample]) -> Report {
     let (free, samples): (Vec<Sample>, Vec<Sample>) = all.iter().partition(|sample| sample.user == User::Free);
@@ -79,12 +79,12 @@ pub(crate) fn report(case: &Case, times: Times, all: &[Sample]) -> Report {
     ]);
     wrong.extend(floods.iter().filter_map(Flood::excess));
     let mut wrong_times = told([
-        (per_second < LEAST_RATE * f64::from(case.rate), format!("only {per_second:.0} requests/s were sent")),
+        (per_second < MIN_RATE * f64::from(case.rate), format!("only {per_second:.0} requests/s were sent")),
         (late > 0, format!("{late} requests took more than {BOUND:?}")),
         (first.is_none_or(|first| first > RETURN), format!("Redis decided again after {first:?}")),
         (recovery > RETURN, format!("the fallback still decided {recovery:?} after the return of Redis")),
         (left > FEW_PERCENT, format!("{left:.1}% were left to the fallback in the end")),
-        (case.is_outage && fallback < MOST_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
+        (case.is_outage && fallback < MAX_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
         (!case.is_outage && fallback > FEW_PERCENT, format!("{fallback:.1}% were left to the fallback")),
     ]);
     wrong_times.extend(floods.iter().filter_map(Flood::shortage));

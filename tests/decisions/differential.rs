@@ -28,7 +28,7 @@ const TRILLION: u64 = 1_000_000_000_000;
 
 /// How many decisions of each algorithm are compared.
 const WANTED: [u64; 2] = [3_000, 100_000];
-const MOST_TRACES: u64 = 400;
+const MAX_TRACES: u64 = 400;
 const LANES: usize = 64;
 const STEPS: usize = 40;
 
@@ -288,7 +288,7 @@ async fn memory_and_redis_answer_alike() {
     let (mut pair, since) = (Pair::start().await, Instant::now());
     let seed = std::env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("a number"));
     let (mut rng, mut traces) = (Rng::with_seed(seed), 0);
-    while traces < MOST_TRACES && !pair.has_enough() {
+    while traces < MAX_TRACES && !pair.has_enough() {
         run_trace(&mut pair, &mut rng, &format!("seed {seed}, trace {traces}")).await;
         traces += 1;
     }

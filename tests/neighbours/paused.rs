@@ -19,7 +19,7 @@ use crate::watch::Watch;
 
 const FLOOD: usize = 150_000;
 /// As documented.
-const MOST_WAITING: usize = 65_536;
+const MAX_WAITING: usize = 65_536;
 /// Calls of 128 checks in flight on a connection.
 const CALLS: usize = 2;
 const BATCH: usize = 128;
@@ -102,7 +102,7 @@ fn before_a_paused_redis_a_bounded_number_waits_and_two_calls_are_in_flight() {
     // A machine so busy that most are late before all have asked turns few away.
     assert!(turned_away >= refused / 2_000, "{turned_away} were turned away at once, beside {refused}");
     assert_eq!(layer.live().breaker_state(), BreakerState::Closed, "who is turned away is no failure of Redis");
-    assert!(at_once <= MOST_WAITING + CALLS * BATCH, "{at_once} wait at once");
+    assert!(at_once <= MAX_WAITING + CALLS * BATCH, "{at_once} wait at once");
     assert!(calls.iter().all(|&calls| calls <= CALLS), "calls on each connection: {calls:?}");
     assert!(longest < BUDGET.max(flooding) + grace, "{longest:?}");
     let start = Instant::now();

@@ -15,7 +15,7 @@ use super::values::WordOr;
 type DynKey = Arc<dyn KeyExtractor>;
 
 /// Keys joined at most.
-const MOST_JOINED: usize = 8;
+const MAX_JOINED: usize = 8;
 
 /// The keys of files.
 const KEYS: &str = "client_ip, peer_ip, route, path, method, host, global, bearer, basic_user, header:NAME, cookie:NAME, \
@@ -26,8 +26,8 @@ type Choice = fn(ValueKey) -> ValueKey;
 pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Result<DynKey, Fault> {
     match given.get_ref() {
         WordOr::Word(text) => find(text, server).at(given),
-        WordOr::List(words) if words.is_empty() || words.len() > MOST_JOINED => {
-            let message = format!("a list of {} keys is not allowed: give 1 to {MOST_JOINED}", words.len());
+        WordOr::List(words) if words.is_empty() || words.len() > MAX_JOINED => {
+            let message = format!("a list of {} keys is not allowed: give 1 to {MAX_JOINED}", words.len());
             Err(Fault::new(given, message))
         }
         WordOr::List(words) => {

@@ -24,7 +24,7 @@ const ALLOW_FOR: Duration = Duration::from_secs(60);
 
 /// No chain of proxies is read further.
 #[cfg(feature = "axum")]
-const MOST_HOPS: u64 = 64;
+const MAX_HOPS: u64 = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -111,8 +111,8 @@ impl ServerTable {
         if let Some(hops) = &self.trusted_hops.0 {
             let number = *hops.get_ref();
             let message =
-                format!("trusted_hops {number} is not allowed: give how many proxies there are, 0 to {MOST_HOPS}");
-            let proxies = usize::try_from(number).ok().filter(|_| number <= MOST_HOPS).ok_or(message).at(hops)?;
+                format!("trusted_hops {number} is not allowed: give how many proxies there are, 0 to {MAX_HOPS}");
+            let proxies = usize::try_from(number).ok().filter(|_| number <= MAX_HOPS).ok_or(message).at(hops)?;
             client = client.trusted_hops(proxies);
             if self.trusted_proxies.get().is_some() {
                 let message = "trusted_hops and trusted_proxies exclude each other: leave one of them out";

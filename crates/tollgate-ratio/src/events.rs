@@ -114,7 +114,7 @@ impl Drop for Metrics {
 }
 
 /// How many outages are logged in [`PERIOD`]; further ones are counted.
-const MOST: u64 = 10;
+const MAX_LINES: u64 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The lines of outages, each of which has one when it begins and one when it ends.
@@ -130,9 +130,9 @@ impl OutageLines {
     /// Logs the beginning, with how many were not logged in the last period, if some were not.
     pub(crate) fn began(&mut self, line: impl FnOnce(Option<u64>)) {
         let (began, count) = self.period.filter(|(began, _)| began.elapsed() < PERIOD).unwrap_or((Instant::now(), 0));
-        let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MOST));
+        let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MAX_LINES));
         self.period = Some((began, count + 1));
-        self.is_logged = count < MOST;
+        self.is_logged = count < MAX_LINES;
         if self.is_logged {
             line((left_out > 0).then_some(left_out));
         }

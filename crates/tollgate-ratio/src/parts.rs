@@ -15,8 +15,8 @@ use crate::counter::{RatioCounter, draw};
 use crate::shared::RatioInner;
 
 /// The most parts, and the least room of one.
-const MOST_PARTS: usize = 64;
-const LEAST_ROOM: usize = 64;
+const MAX_PARTS: usize = 64;
+const MIN_ROOM: usize = 64;
 
 /// All counters.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Part {
 impl Parts {
     /// Parts that together have room for `capacity`; `seed` returns one for each, as the parts of a request must draw apart.
     pub(crate) fn new(capacity: usize, since: Instant, mut seed: impl FnMut() -> u64) -> Self {
-        let count = 1_usize << (capacity / LEAST_ROOM).clamp(1, MOST_PARTS).ilog2();
+        let count = 1_usize << (capacity / MIN_ROOM).clamp(1, MAX_PARTS).ilog2();
         let room = capacity / count;
         let part = |_| Mutex::new(Part { table: HashTable::new(), room, since, seed: seed() });
         Self { hasher: RandomState::new(), parts: (0..count).map(part).collect() }

@@ -12,16 +12,16 @@ use tollgate::Error;
 use tollgate::store::Counter;
 
 /// The most shards of a report.
-pub(crate) const MOST_SHARDS: u8 = 16;
+pub(crate) const MAX_SHARDS: u8 = 16;
 
 /// The most counters of a report in one shard.
-pub(crate) const MOST_REPORT: usize = 512;
+pub(crate) const MAX_REPORT: usize = 512;
 
 /// The most units of a kind, and the largest limit, in a report.
-pub(crate) const MOST_UNITS: u64 = 1 << 40;
+pub(crate) const MAX_UNITS: u64 = 1 << 40;
 
 /// Totals are below this.
-pub(crate) const MOST_TOTAL: u64 = 1 << 52;
+pub(crate) const MAX_TOTAL: u64 = 1 << 52;
 
 /// Where processes report what they were offered, and receive the totals of all processes.
 ///
@@ -179,7 +179,7 @@ pub struct Offered {
 impl Offered {
     /// What was offered, each number cut to 2^40.
     pub fn new(id: CounterId, ordinary: u64, critical: u64, limit: u64) -> Self {
-        let [ordinary, critical, limit] = [ordinary, critical, limit].map(|units| units.min(MOST_UNITS));
+        let [ordinary, critical, limit] = [ordinary, critical, limit].map(|units| units.min(MAX_UNITS));
         Self { id, ordinary, critical, limit }
     }
 }
@@ -219,5 +219,5 @@ impl Totals {
 
 /// Returns the microseconds of a time, at most three quarters of what the arithmetic is exact for.
 pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MOST_TOTAL / 4 * 3)
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MAX_TOTAL / 4 * 3)
 }

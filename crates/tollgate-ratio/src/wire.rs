@@ -11,7 +11,7 @@ use bytes::{Buf, Bytes};
 use tollgate::Error;
 use tollgate::deadpool_redis::redis::{Cmd, cmd};
 
-use crate::tally::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
+use crate::tally::{CounterId, MAX_REPORT, MAX_SHARDS, MAX_TOTAL, MAX_UNITS, Offered, Report};
 
 /// The shortest and the longest tick.
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
@@ -20,7 +20,7 @@ const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)
 const UNITS_SIZE: usize = 6;
 
 /// The units in a reply of a counter that has no room.
-const NEVER: u64 = MOST_TOTAL;
+const NEVER: u64 = MAX_TOTAL;
 
 /// Bytes of a counter in a report, and of a hot one in a reply.
 const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
@@ -59,13 +59,13 @@ impl ShardReport {
         if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
             return Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 10ms to 60s, in whole µs")));
         }
-        if shards == 0 || shards > MOST_SHARDS {
-            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to {MOST_SHARDS}")));
+        if shards == 0 || shards > MAX_SHARDS {
+            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to {MAX_SHARDS}")));
         }
         let parts: Vec<Self> = (0..shards).map(|shard| Self::new(prefix, report, shard)).collect();
         let most = parts.iter().map(|part| part.places.len()).max().unwrap_or_default();
-        if most > MOST_REPORT {
-            let text = format!("{most} counters of one shard are too many: give at most {MOST_REPORT}");
+        if most > MAX_REPORT {
+            let text = format!("{most} counters of one shard are too many: give at most {MAX_REPORT}");
             return Err(Error::invalid(text));
         }
         Ok(parts)
@@ -127,7 +127,7 @@ fn push_offered(bytes: &mut Vec<u8>, offered: &Offered) {
     bytes.reserve(OFFERED_SIZE);
     bytes.extend_from_slice(offered.id.as_bytes());
     for units in [offered.ordinary, offered.critical, offered.limit] {
-        push(bytes, units.min(MOST_UNITS), UNITS_SIZE);
+        push(bytes, units.min(MAX_UNITS), UNITS_SIZE);
     }
 }
 

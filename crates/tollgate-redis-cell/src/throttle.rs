@@ -19,7 +19,7 @@ pub(crate) const OR_SCRIPTS: &str = ", or take a RedisStore";
 ///
 /// The module's keys live for whole milliseconds, so what is due in less is forgotten: with units
 /// that return sooner, evenly spaced requests of up to twice the limit would pass.
-const SHORTEST_INTERVAL: u64 = 1_000_000;
+const MIN_INTERVAL: u64 = 1_000_000;
 
 /// The module's reply:
 ///
@@ -71,7 +71,7 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
         format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
         format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
-    } else if interval < SHORTEST_INTERVAL {
+    } else if interval < MIN_INTERVAL {
         format!("limit {limit} over {window:?} is beyond redis-cell: give at most 1000 a second")
     } else if bans {
         "redis-cell bans no keys: leave it out".to_owned()
@@ -244,7 +244,7 @@ mod tests {
         assert!(throttle.outcome(Value::Okay).is_err_and(|error| error.is_store()));
     }
 
-    const LONGEST: Duration = Duration::from_secs((1 << 41) / 1_000);
+    const MAX_PERIOD: Duration = Duration::from_secs((1 << 41) / 1_000);
 
     fn of(quota: &Quota) -> Result<u64, Error> {
         interval(quota, false, false, Settles::default())
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn the_largest_quotas_stay_within_64_bits_to_the_end_of_the_century() {
         let year_2100 = 4_102_444_800 * 1_000_000_000_i64;
-        let longest = Quota::token_bucket(1, LONGEST);
+        let longest = Quota::token_bucket(1, MAX_PERIOD);
         for limit in [1, 2, 999, 1_000, 1_000_000, 31_622_400_000] {
-            let windows = [1, 60, 61, 3_600, 86_400 * 365, 86_400 * 366, LONGEST.as_secs()];
+            let windows = [1, 60, 61, 3_600, 86_400 * 365, 86_400 * 366, MAX_PERIOD.as_secs()];
             for window in windows.into_iter().filter(|window| limit <= 1_000 * window) {
                 let Ok(quota) = Quota::try_token_bucket(limit, Duration::from_secs(window)) else { continue };
                 let most = (0..52).rev().find_map(|bits| quota.try_burst(1 << bits).ok()).unwrap_or(quota);

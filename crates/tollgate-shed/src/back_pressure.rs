@@ -142,7 +142,7 @@ impl BackPressureLayer {
     /// lead to it; if one costs more than its quota ever holds; or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
         limiter.supports_permits(&key)?;
-        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(LONGEST));
+        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(MAX_PAUSE));
         Ok(Self { line: Arc::new(Line { limiter, key, first, returned, never_ready }) })
     }
 }
@@ -266,7 +266,7 @@ const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// The longest pause, without its jitter: rules that are replaced, and units that another process refunds, end a wait
 /// after it. `never_ready` is logged as often.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 /// What the services of one layer share.
 #[derive(Debug)]
@@ -294,7 +294,7 @@ impl Line {
             return Ok((permit, decision.delay()));
         }
         let unknown = || self.never_ready("the cost is more than the quota of a tier ever holds");
-        Err(decision.retry_after().unwrap_or_else(unknown).clamp(TIMER_RESOLUTION, LONGEST))
+        Err(decision.retry_after().unwrap_or_else(unknown).clamp(TIMER_RESOLUTION, MAX_PAUSE))
     }
 
     /// Logs why no service will be ready, and returns the pause.

@@ -29,7 +29,7 @@ pub(crate) const OTHERS: &str = ".others";
 const ANY: u64 = 1_000_000;
 
 /// The longest name of a shedder: with [`OTHERS`] it is one of a policy.
-const LONGEST: usize = 64 - OTHERS.len();
+const MAX_NAME: usize = 64 - OTHERS.len();
 
 /// The least time in `Retry-After`, to which up to twice as much is added: slots come free at any time.
 const WAIT: Duration = Duration::from_secs(1);
@@ -109,14 +109,14 @@ impl FleetShedLayer {
         let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
         let policies = [of_all, of_others].map(|policy| policy.key(key::global()).unadvertised());
         let limits = RateLimitLayer::composite(store).headers(RateLimitHeaders::none()).try_policies(policies)?;
-        Ok(Self::of(limits, shedder))
+        Ok(Self::from_limits(limits, shedder))
     }
 
     /// Sets how the class of requests is determined, instead of by [`Class::from_parts`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         let mut shedder = self.shedder.anew();
         shedder.class = Arc::new(class);
-        Self::of(self.limits, shedder)
+        Self::from_limits(self.limits, shedder)
     }
 
     /// Sets how many processes share the slots, instead of 1: without the store, each sheds above its share of them.
@@ -140,7 +140,7 @@ impl FleetShedLayer {
         self.limits.clone().live().breaker_state()
     }
 
-    fn of(limits: RateLimitLayer, shedder: Shedder) -> Self {
+    fn from_limits(limits: RateLimitLayer, shedder: Shedder) -> Self {
         let shedder = Arc::new(shedder);
         let shedding = Arc::clone(&shedder);
         let limits =
@@ -155,9 +155,9 @@ impl FleetShedLayer {
 ///
 /// If it is too long, or not that of a policy.
 pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME {
         let length = name.chars().count();
-        return Err(Error::invalid(format!("shedder name {name:?} has {length} characters: give at most {LONGEST}")));
+        return Err(Error::invalid(format!("shedder name {name:?} has {length} characters: give at most {MAX_NAME}")));
     }
     PolicyName::try_from(name)
 }

@@ -17,13 +17,13 @@ use tollgate::Error;
 use tollgate::store::{Change, ChangeResult, Check, Counter, Evaluation, Receipt, Settlement, StateId, StoreDecision};
 
 /// The most states in a transaction, and so of a job.
-pub(crate) const MOST_STATES: usize = 128;
+pub(crate) const MAX_STATES: usize = 128;
 
 /// The most jobs in a transaction, so that none of them waits for many others.
-const MOST_JOBS: usize = 1_024;
+const MAX_JOBS: usize = 1_024;
 
 /// The most jobs that wait; beyond it they fail at once.
-pub(crate) const MOST_WAITING: usize = 16_384;
+pub(crate) const MAX_WAITING: usize = 16_384;
 
 /// Jobs that wait, and the states of those that do not.
 pub(crate) struct TxQueue {
@@ -47,10 +47,10 @@ impl TxQueue {
 
     /// Returns whether no more jobs may wait, without those that nobody waits for.
     pub(crate) fn is_full(&mut self) -> bool {
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MAX_WAITING {
             self.waiting.retain(|job| !job.has_left());
         }
-        self.waiting.len() >= MOST_WAITING
+        self.waiting.len() >= MAX_WAITING
     }
 
     pub(crate) fn push(&mut self, job: TxJob) -> Option<Batch> {
@@ -65,7 +65,7 @@ impl TxQueue {
         }
         let (mut jobs, mut ids, mut held) = (Vec::new(), BTreeSet::new(), HashSet::new());
         for job in mem::take(&mut self.waiting).into_iter().filter(|job| !job.has_left()) {
-            let fits = jobs.len() < MOST_JOBS && ids.len() + job.ids.len() <= MOST_STATES;
+            let fits = jobs.len() < MAX_JOBS && ids.len() + job.ids.len() <= MAX_STATES;
             if fits && !job.ids.iter().any(|id| self.busy.contains(id) || held.contains(id)) {
                 ids.extend(job.ids.iter().cloned());
                 jobs.push(job);
@@ -126,7 +126,7 @@ impl TxResult {
 /// Work, and who waits for it.
 pub(crate) struct TxJob {
     pub(crate) work: Work,
-    /// The states it needs: distinct, at most [`MOST_STATES`], or it would wait for ever.
+    /// The states it needs: distinct, at most [`MAX_STATES`], or it would wait for ever.
     pub(crate) ids: Vec<StateId>,
     /// Until when its caller waits; of a settlement, until when it is tried again.
     pub(crate) until: Instant,

@@ -2,17 +2,17 @@
 //!
 //! No quota has this algorithm but that of a [`Ban`], whose numbers its rule has. Its ticks are milliseconds.
 //!
-//! State: when the last ban ends, how long it is, when the window of strikes began, and how many there are in it.
+//! CounterState: when the last ban ends, how long it is, when the window of strikes began, and how many there are in it.
 //!
 //! A check fits while the key is not banned, and changes nothing. A charge is a strike, whatever its units. A window
 //! begins with the first strike outside of one. The strike that completes the number begins a ban. Its length is kept
 //! until the growth no longer matters, which is `most` after its end.
 
-use super::state::{Adjusted, Adjustment, Found, Rule, State, Step};
+use super::state::{Adjusted, Adjustment, CounterState, QuotaParams, StateStatus, Step};
 use crate::core::Ban;
 
 /// Decides whether the key is not banned.
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64) -> Step {
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, _: u64, _: u64) -> Step {
     let (ends, .., found) = read(state, now, &ban_of(rule));
     let wait = ends.saturating_sub(now);
     let fits = wait == 0;
@@ -20,7 +20,7 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, _: u64, _: u64
 }
 
 /// Counts a strike. It comes to 1 unit, or to none if a ban goes on.
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, _: Adjustment) -> Adjusted {
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, _: Adjustment) -> Adjusted {
     let ban = ban_of(rule);
     let Ban { time, within, most, .. } = ban;
     let (mut ends, mut length, mut start, mut strikes, _) = read(state, now, &ban);
@@ -46,26 +46,28 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, _: Adjustment)
     }
     let matters = if ban.growth > 1_000 && length > 0 { ends + most } else { ends };
     let counts = if strikes > 0 { start + within } else { 0 };
-    Adjusted { units, state: Some((State::Ban { ends, length, start, strikes }, matters.max(counts) - now)) }
+    Adjusted { units, state: Some((CounterState::Ban { ends, length, start, strikes }, matters.max(counts) - now)) }
 }
 
-fn ban_of(Rule { window, limit, capacity, .. }: Rule) -> Ban {
+fn ban_of(QuotaParams { window, limit, capacity, .. }: QuotaParams) -> Ban {
     Ban::unpacked([window, limit, capacity])
 }
 
 /// Reads the end of the last ban, its length, the start of the window and its strikes.
 ///
 /// A state of a clock that stepped back too far is set aside. A ban that was made shorter since ends sooner.
-fn read(state: Option<&State>, now: u64, ban: &Ban) -> (u64, u64, u64, u64, Found) {
-    let Some(State::Ban { ends, length, start, strikes }) = state else { return (0, 0, 0, 0, Found::Fresh) };
+fn read(state: Option<&CounterState>, now: u64, ban: &Ban) -> (u64, u64, u64, u64, StateStatus) {
+    let Some(CounterState::Ban { ends, length, start, strikes }) = state else {
+        return (0, 0, 0, 0, StateStatus::Fresh);
+    };
     let (most, within) = (ban.most, ban.within);
     if ends.saturating_sub(*length) > now + most || *start > now + within {
-        return (0, 0, 0, 0, Found::Ahead);
+        return (0, 0, 0, 0, StateStatus::Ahead);
     }
     if *length > most {
-        return (ends.saturating_sub(*length) + most, most, *start, *strikes, Found::Kept);
+        return (ends.saturating_sub(*length) + most, most, *start, *strikes, StateStatus::Kept);
     }
-    (*ends, *length, *start, *strikes, Found::Kept)
+    (*ends, *length, *start, *strikes, StateStatus::Kept)
 }
 
 #[cfg(test)]

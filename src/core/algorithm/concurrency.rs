@@ -1,6 +1,6 @@
 //! Concurrency: slots that requests hold while they are served, so that at most `limit` of them are at once.
 //!
-//! State: cohorts, oldest first, each the time of its first slot and how many slots it has. A slot that is taken within
+//! CounterState: cohorts, oldest first, each the time of its first slot and how many slots it has. A slot that is taken within
 //! an eighth of a life of the newest cohort joins it, so there are at most 9 that count, however many slots there are.
 //! A cohort counts for a life and that eighth: so a slot that is not renewed counts for at least its life, the window.
 //!
@@ -8,19 +8,19 @@
 //! the cohort. A release names it, and lowers that cohort's count; of a cohort that counts no more it releases nothing.
 //! A renewal moves slots to the cohort of now, and takes those anew that the state has lost, also beyond the limit.
 
-use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
+use super::state::{Adjusted, Adjustment, CounterState, NEVER, QuotaParams, StateStatus, Step};
 
 /// The parts of a life that one cohort takes slots for.
 const PARTS: u64 = 8;
 
 /// The most slots that renewals may restore: counts have 32 bits.
-const MOST_HELD: u64 = 1 << 31;
+const MAX_HELD: u64 = 1 << 31;
 
 /// The time of a cohort's first slot, and how many slots it has.
 type Cohort = (u64, u32);
 
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, cost: u64, floor: u64) -> Step {
+    let QuotaParams { window, limit, .. } = rule;
     let (cohorts, found) = read(state, now, window);
     let part = window.div_ceil(PARTS);
     let life = part + window;
@@ -46,14 +46,14 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     } else if let Some(last) = cohorts.iter().rfind(|cohort| cohort.1 > 0) {
         reset = last.0 + life - now;
     }
-    let state = (taken > 0).then(|| State::Slots { cohorts: with(cohorts, stamp, taken) });
+    let state = (taken > 0).then(|| CounterState::Slots { cohorts: with(cohorts, stamp, taken) });
     Step { fits, remaining, wait, reset, delay: 0, stamp, state, found }
 }
 
 /// Releases slots that were taken at the stamp, the newest first, and takes some now: up to twice the limit, unless
 /// it is a renewal, which does both.
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, change: Adjustment) -> Adjusted {
+    let QuotaParams { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (cohorts, _) = read(state, now, window);
     let part = window.div_ceil(PARTS);
@@ -70,7 +70,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         }
         held += u64::from(*count);
     }
-    let most = if refund > 0 { MOST_HELD } else { 2 * limit };
+    let most = if refund > 0 { MAX_HELD } else { 2 * limit };
     let charged = charge.min(most.saturating_sub(held));
     let units = if charge > 0 && refund == 0 { charged } else { refunded };
     if refunded == 0 && charged == 0 {
@@ -82,13 +82,13 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         cohorts = with(kept, stamp, charged);
     }
     let reset = cohorts.iter().rfind(|cohort| cohort.1 > 0).map_or(0, |last| (last.0 + life).saturating_sub(now));
-    Adjusted { units, state: Some((State::Slots { cohorts }, reset.max(window))) }
+    Adjusted { units, state: Some((CounterState::Slots { cohorts }, reset.max(window))) }
 }
 
 /// Reads the cohorts of a state; none of no state.
-fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
-    match State::read(state, now, window) {
-        (Some(State::Slots { cohorts }), found) => (cohorts, found),
+fn read(state: Option<&CounterState>, now: u64, window: u64) -> (&[Cohort], StateStatus) {
+    match CounterState::read(state, now, window) {
+        (Some(CounterState::Slots { cohorts }), found) => (cohorts, found),
         (_, found) => (&[], found),
     }
 }

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::HEARTBEAT;
-use super::state::{EXACT, State};
+use super::state::{CounterState, EXACT};
 
 /// The facts about one algorithm.
 ///
@@ -46,7 +46,7 @@ pub(crate) struct Facts {
     /// Which units a refund releases.
     pub(crate) refund: Refund,
     /// Which other checks the refusal of a check implies.
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: DenialScope,
 }
 
 /// The facts about fixed windows.
@@ -63,7 +63,7 @@ const FIXED_WINDOW: Facts = Facts {
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,
-    refusal: Refusal::LargerSums,
+    refusal: DenialScope::LargerSums,
 };
 
 /// The facts, in the order of the variants of [`Algorithm`](super::Algorithm).
@@ -77,7 +77,7 @@ pub(super) static FACTS: [Facts; 7] = [
         // 32 bits of each unit's time are kept.
         longest_window: Some((1 << 32) - 1),
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -86,7 +86,7 @@ pub(super) static FACTS: [Facts; 7] = [
         letter: 's',
         layout: Layout::Counts,
         windows: 2,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -110,7 +110,7 @@ pub(super) static FACTS: [Facts; 7] = [
         returns_evenly: true,
         windows: 0,
         refund: Refund::LastInLine,
-        refusal: Refusal::LargerFloors,
+        refusal: DenialScope::LargerFloors,
         ..FIXED_WINDOW
     },
     Facts {
@@ -121,7 +121,7 @@ pub(super) static FACTS: [Facts; 7] = [
         shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
         held: true,
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -130,7 +130,7 @@ pub(super) static FACTS: [Facts; 7] = [
         letter: 'b',
         layout: Layout::Ban,
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
 ];
@@ -144,12 +144,12 @@ impl Facts {
 }
 
 /// A level in units is below this: four times the largest capacity over a long window.
-const MOST_WIDE: u64 = 1 << 42;
+const MAX_WIDE: u64 = 1 << 42;
 
 /// Counts are kept in six bytes each.
-const MOST_COUNT: u64 = 1 << 48;
+const MAX_COUNT: u64 = 1 << 48;
 
-/// The bytes of a state in Redis, which are read as a [`State`](super::State).
+/// The bytes of a state in Redis, which are read as a [`CounterState`](super::CounterState).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// The start of a window (44 bits) and its count (52): a `Level`.
@@ -171,28 +171,28 @@ pub(crate) enum Layout {
 impl Layout {
     /// Returns whether a state has this layout, and could be one of this window: of others the arithmetic is not exact,
     /// and may overflow.
-    pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
+    pub(crate) fn is_of(self, state: &CounterState, window: u64) -> bool {
         match state {
-            State::Level { .. } => matches!(self, Self::Count | Self::Falling),
-            State::Wide { units, parts, .. } => {
+            CounterState::Level { .. } => matches!(self, Self::Count | Self::Falling),
+            CounterState::Wide { units, parts, .. } => {
                 let level = u128::from(*units) * u128::from(window) + u128::from(*parts);
-                self == Self::Falling && *parts < window && *units < MOST_WIDE && level >= EXACT.into()
+                self == Self::Falling && *parts < window && *units < MAX_WIDE && level >= EXACT.into()
             }
-            State::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MOST_COUNT,
-            State::Log { time, units } => {
+            CounterState::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MAX_COUNT,
+            CounterState::Log { time, units } => {
                 let age = |unit: &u32| time.wrapping_sub(u64::from(*unit)) % (1 << 32);
                 self == Self::Log
                     && units.is_sorted_by(|earlier, later| age(earlier) >= age(later))
                     && units.first().is_none_or(|oldest| age(oldest) <= *time)
             }
-            State::Slots { cohorts } => {
+            CounterState::Slots { cohorts } => {
                 self == Self::Slots
                     && !cohorts.is_empty()
                     && cohorts.is_sorted_by(|(earlier, _), (later, _)| earlier < later)
             }
-            State::Ban { .. } => self == Self::Ban,
+            CounterState::Ban { .. } => self == Self::Ban,
             #[cfg(feature = "redis")]
-            State::LogDigest { .. } => false,
+            CounterState::LogDigest { .. } => false,
         }
     }
 }
@@ -233,7 +233,7 @@ pub(crate) enum Refund {
 
 /// Which other checks the refusal of a check implies, until units are refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DenialScope {
     /// A check of the same or a larger sum of cost and floor is refused for at least as long, and how much
     /// longer follows from the sums.
     LargerSums,

@@ -4,7 +4,7 @@
 //! a mirror in `lua/` with the same variables and the same order of statements; the two buckets share a file. All times
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
-//! A [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a
+//! A [`QuotaParams`] (the quota in ticks and units), the stored [`CounterState`], the time, a cost and a
 //! floor come in; a [`Step`] goes out: whether it fits, what remains, how long to wait, and the state that follows.
 //! Nothing is written here: a caller keeps that state if the request as a whole is admitted. A change after the fact
 //! comes in as an [`Adjustment`] and goes out as [`Adjusted`].
@@ -41,8 +41,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use facts::FACTS;
-pub(crate) use facts::{Capacity, Facts, Layout, Refund, Refusal};
-pub(crate) use state::{Adjusted, Adjustment, EXACT, Found, MOST_UNITS, NEVER, Rule, State, Step, mul_div_ceil};
+pub(crate) use facts::{Capacity, DenialScope, Facts, Layout, Refund};
+pub(crate) use state::{
+    Adjusted, Adjustment, CounterState, EXACT, MAX_UNITS, NEVER, QuotaParams, StateStatus, Step, mul_div_ceil,
+};
 
 use super::Error;
 
@@ -166,8 +168,15 @@ impl Algorithm {
 
     /// Decides one check on the stored state, without changing it. Times are ticks.
     #[inline]
-    pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
-        let (cost, floor) = (cost.min(MOST_UNITS), floor.min(MOST_UNITS));
+    pub(crate) fn decide(
+        self,
+        rule: QuotaParams,
+        state: Option<&CounterState>,
+        now: u64,
+        cost: u64,
+        floor: u64,
+    ) -> Step {
+        let (cost, floor) = (cost.min(MAX_UNITS), floor.min(MAX_UNITS));
         match self {
             Self::FixedWindow => fixed_window::decide(state, now, rule, cost, floor),
             Self::SlidingLog => sliding_log::decide(state, now, rule, cost, floor),
@@ -181,7 +190,13 @@ impl Algorithm {
 
     /// Refunds or charges units after the fact.
     #[inline]
-    pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+    pub(crate) fn adjust(
+        self,
+        rule: QuotaParams,
+        state: Option<&CounterState>,
+        now: u64,
+        change: Adjustment,
+    ) -> Adjusted {
         match self {
             Self::FixedWindow => fixed_window::adjust(state, now, rule, change),
             Self::SlidingLog => sliding_log::adjust(state, now, rule, change),

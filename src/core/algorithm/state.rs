@@ -1,10 +1,10 @@
 //! What algorithms read and return: a rule, the state of one counter, a step, and changes of units.
 //!
-//! A [`Rule`] comes from a quota that was checked when it was built, so the functions of the algorithms need no checks
-//! for overflow. Costs and changes come from requests and are cut to [`MOST_UNITS`].
+//! A [`QuotaParams`] comes from a quota that was checked when it was built, so the functions of the algorithms need no checks
+//! for overflow. Costs and changes come from requests and are cut to [`MAX_UNITS`].
 //!
-//! Stores keep a [`State`] without reading it, and pass it with the next check; algorithms read it as
-//! of `now`. State of a clock more than a window ahead is set aside, as it would refuse for longer than any state may
+//! Stores keep a [`CounterState`] without reading it, and pass it with the next check; algorithms read it as
+//! of `now`. CounterState of a clock more than a window ahead is set aside, as it would refuse for longer than any state may
 //! matter; up to a window ahead, time stands still until the clock has caught up, so that stepping back neither refills
 //! nor rewinds.
 
@@ -17,7 +17,7 @@ pub(crate) const EXACT: u64 = 1 << 52;
 
 /// The state of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CounterState {
     /// A time and an amount: a window's start and its count, or the last time seen and a level.
     ///
     /// Used by fixed windows, token buckets and leaky buckets.
@@ -51,12 +51,12 @@ pub(crate) enum State {
 
 /// The kind of state that was found under a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// State to go on from.
+pub(crate) enum StateStatus {
+    /// CounterState to go on from.
     Kept,
     /// Nothing.
     Fresh,
-    /// State more than a window ahead of the clock: it was set aside.
+    /// CounterState more than a window ahead of the clock: it was set aside.
     Ahead,
     /// A value that is not ours: it was set aside. Only Redis can hold one.
     #[cfg(feature = "redis")]
@@ -66,36 +66,36 @@ pub(crate) enum Found {
     Outside,
 }
 
-impl State {
+impl CounterState {
     /// Returns a state of slots; `None` if there are no cohorts, or they are not in order.
     pub(crate) fn slots(cohorts: Box<[(u64, u32)]>) -> Option<Self> {
         let are_in_order = cohorts.windows(2).all(|two| two[0].0 < two[1].0);
-        (are_in_order && !cohorts.is_empty()).then_some(State::Slots { cohorts })
+        (are_in_order && !cohorts.is_empty()).then_some(CounterState::Slots { cohorts })
     }
 
     /// Returns the time the state has: the last one seen, the start of a fixed window, or that of the newest slots.
     fn time(&self) -> u64 {
         match self {
-            State::Level { time, .. } | State::Wide { time, .. } => *time,
-            State::Window { time, .. } | State::Log { time, .. } => *time,
-            State::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
-            State::Ban { start, .. } => *start,
+            CounterState::Level { time, .. } | CounterState::Wide { time, .. } => *time,
+            CounterState::Window { time, .. } | CounterState::Log { time, .. } => *time,
+            CounterState::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
+            CounterState::Ban { start, .. } => *start,
             #[cfg(feature = "redis")]
-            State::LogDigest { time, .. } => *time,
+            CounterState::LogDigest { time, .. } => *time,
         }
     }
 
-    pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (Option<&State>, Found) {
+    pub(super) fn read(state: Option<&CounterState>, now: u64, window: u64) -> (Option<&CounterState>, StateStatus) {
         match state {
-            None => (None, Found::Fresh),
-            Some(state) if state.time() > now + window => (None, Found::Ahead),
-            Some(state) => (Some(state), Found::Kept),
+            None => (None, StateStatus::Fresh),
+            Some(state) if state.time() > now + window => (None, StateStatus::Ahead),
+            Some(state) => (Some(state), StateStatus::Kept),
         }
     }
 }
 
 /// No quota holds more units than this, so a larger cost decides nothing differently.
-pub(crate) const MOST_UNITS: u64 = EXACT / 8;
+pub(crate) const MAX_UNITS: u64 = EXACT / 8;
 
 /// `a * b / c`, rounded down, whose product may be larger than 64 bits.
 pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
@@ -123,7 +123,7 @@ pub(super) fn cut(number: u128) -> u64 {
 /// `window` and `limit` are at least 1, and `limit` and `capacity` are within what
 /// [`most_units`](super::Algorithm::most_units) allows for the window, or the algorithm's longer form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct QuotaParams {
     /// The window in ticks.
     pub(crate) window: u64,
     /// Units per window.
@@ -136,7 +136,7 @@ pub(crate) struct Rule {
     pub(crate) at_once: u64,
 }
 
-impl Rule {
+impl QuotaParams {
     /// Returns whether the level of a bucket may reach [`EXACT`]: then it is kept as units and the parts beyond them.
     ///
     /// It depends on the capacity, as a level is up to twice that times the window.
@@ -149,7 +149,7 @@ impl Rule {
 /// A refund or a charge after the fact.
 ///
 /// One of `refund` and `charge` is 0, except in a renewal of slots, where they are equal. Both are at most
-/// [`MOST_UNITS`].
+/// [`MAX_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
     /// Units to refund.
@@ -164,9 +164,9 @@ impl Adjustment {
     /// Returns a change in the algorithms' numbers, to units that were taken at `stamp`.
     pub(crate) fn new(wanted: Change, stamp: u64) -> Self {
         let (refund, charge) = match wanted {
-            Change::Refund(units) => (units.min(MOST_UNITS), 0),
-            Change::Charge(units) => (0, units.min(MOST_UNITS)),
-            Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
+            Change::Refund(units) => (units.min(MAX_UNITS), 0),
+            Change::Charge(units) => (0, units.min(MAX_UNITS)),
+            Change::Renew(units) => (units.min(MAX_UNITS), units.min(MAX_UNITS)),
             // They change no units of the counter.
             Change::Strike(_) | Change::Lift | Change::Reset => (0, 0),
         };
@@ -180,12 +180,12 @@ pub(crate) struct Adjusted {
     /// Units that were refunded or charged, whole ones; of a renewal the slots that were still there.
     pub(crate) units: u64,
     /// The new state, and the time until it resets; `None` when there is nothing to write.
-    pub(crate) state: Option<(State, u64)>,
+    pub(crate) state: Option<(CounterState, u64)>,
 }
 
 impl Adjusted {
     /// Returns the result of an adjustment; the state is dropped unless it `changed`.
-    pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
+    pub(super) fn new(units: u64, changed: bool, state: CounterState, reset: u64) -> Self {
         Self { units, state: changed.then_some((state, reset)) }
     }
 }
@@ -212,7 +212,7 @@ pub(crate) struct Step {
     /// The time at which the state accounts for the units taken, which a refund must name.
     pub(crate) stamp: u64,
     /// The state to keep if the request as a whole is admitted; `None` if it does not change.
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<CounterState>,
     /// The kind of state that was under the key.
-    pub(crate) found: Found,
+    pub(crate) found: StateStatus,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{Adjustment, Algorithm, Capacity, EXACT, NEVER, State, Step};
+use super::{Adjustment, Algorithm, Capacity, CounterState, EXACT, NEVER, Step};
 #[cfg(feature = "calendar")]
 use crate::core::Calendar;
 use crate::core::{Change, Quota};
@@ -124,7 +124,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 /// A counter that handles one event after the other.
 struct AnyCounter {
     quota: Quota,
-    state: Option<State>,
+    state: Option<CounterState>,
     now_us: u64,
 }
 
@@ -174,7 +174,7 @@ impl AnyCounter {
 
 /// Returns the wait that is told, and checks that it is the time until the cost fits.
 #[track_caller]
-fn wait_as_told(quota: &Quota, state: Option<&State>, now: u64, cost: u64) -> u64 {
+fn wait_as_told(quota: &Quota, state: Option<&CounterState>, now: u64, cost: u64) -> u64 {
     let fits = |wait| quota.decide(state, now + wait, cost, 0).fits;
     let step = quota.decide(state, now, cost, 0);
     assert!(step.fits || step.wait > 0, "{quota}: {step:?}");
@@ -198,24 +198,24 @@ fn assert_step_is_exact(step: &Step, quota: &Quota) {
 
 /// Checks the state against its bytes in Redis, and that it is one of the quota.
 #[track_caller]
-fn assert_state_is_exact(state: &State, quota: &Quota) {
+fn assert_state_is_exact(state: &CounterState, quota: &Quota) {
     assert!(quota.can_read(state), "{quota}: {state:?}");
     match state {
-        State::Level { time, amount } => assert!(*time < EXACT && *amount < EXACT, "{quota}: {state:?}"),
-        State::Wide { time, units, parts } => {
+        CounterState::Level { time, amount } => assert!(*time < EXACT && *amount < EXACT, "{quota}: {state:?}"),
+        CounterState::Wide { time, units, parts } => {
             assert!(*time < EXACT && *units < 1 << 42 && *parts < quota.window_ticks(), "{quota}: {state:?}");
         }
-        State::Window { time, count, previous } => {
+        CounterState::Window { time, count, previous } => {
             assert!(*time < EXACT && count.max(previous) < &(1 << 48), "{quota}: {state:?}");
         }
         #[cfg(feature = "redis")]
-        State::LogDigest { .. } => panic!("a step never leaves a digest"),
-        State::Ban { .. } => panic!("no algorithm bans"),
-        State::Slots { cohorts } => {
+        CounterState::LogDigest { .. } => panic!("a step never leaves a digest"),
+        CounterState::Ban { .. } => panic!("no algorithm bans"),
+        CounterState::Slots { cohorts } => {
             assert!((1..=16).contains(&cohorts.len()), "{quota}: {state:?}");
             assert!(cohorts.iter().all(|cohort| cohort.0 < EXACT && cohort.1 <= 1 << 31), "{quota}: {state:?}");
         }
-        State::Log { time, units } => {
+        CounterState::Log { time, units } => {
             assert!(*time < EXACT && units.len() <= 2 * 10_000, "{quota}: {} units", units.len());
         }
     }

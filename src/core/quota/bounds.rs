@@ -12,16 +12,16 @@ use crate::core::{Calendar, Error};
 const FINE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
-const LONGEST: u64 = 1 << 43;
+const MAX_TICKS: u64 = 1 << 43;
 
 /// Ticks of a day, in windows so long.
 const MILLIS_A_DAY: u64 = 86_400_000;
 
 /// The most requests that start at once.
-const MOST_AT_ONCE: u64 = 1 << 32;
+const MAX_AT_ONCE: u64 = 1 << 32;
 
 /// The most units of a `long_sliding_log`.
-const MOST_LONG_LOG: u64 = 1_000_000;
+const MAX_LONG_LOG: u64 = 1_000_000;
 
 /// The longest that a request holds its slots, in seconds, unless another time is set.
 const HOLD: u32 = 3_600;
@@ -58,7 +58,7 @@ impl Quota {
                  above",
             ));
         }
-        if ticks >= (LONGEST / 4) as u128 {
+        if ticks >= (MAX_TICKS / 4) as u128 {
             return Err(Fault::plain("window {window} is too long: give less than 69 years"));
         }
         let given = window.as_nanos();
@@ -86,8 +86,8 @@ impl Quota {
     pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(ZERO_LIMIT),
-            Ok(_) if limit > MOST_LONG_LOG => {
-                Err(Fault::large_limit(algorithm, limit, MOST_LONG_LOG).algorithm(algorithm).window(window))
+            Ok(_) if limit > MAX_LONG_LOG => {
+                Err(Fault::large_limit(algorithm, limit, MAX_LONG_LOG).algorithm(algorithm).window(window))
             }
             Ok(quota) => Ok(quota.with_units(limit, limit)),
             Err(fault) => Err(fault),
@@ -101,15 +101,15 @@ impl Quota {
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(places, "queue {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(places, "queue {given} is for a leaky bucket only: leave it out"));
         }
         let most = self.most_capacity() - 1;
         if places > most {
-            return Err(Fault::of(places, "queue {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(places, "queue {given} is too large: give at most {bound}").bound(most));
         }
         let least = self.extra as u64;
         if places < least {
-            return Err(Fault::of(
+            return Err(Fault::new(
                 places,
                 "queue {given} is too short for the requests that start at once: give at least {bound}",
             )
@@ -120,20 +120,20 @@ impl Quota {
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(requests, "nodelay {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(requests, "nodelay {given} is for a leaky bucket only: leave it out"));
         }
         if requests == 0 {
             return Err(Fault::plain("nodelay 0 lets nothing start: give at least 1"));
         }
-        if requests > self.capacity && self.capacity < MOST_AT_ONCE {
-            return Err(Fault::of(
+        if requests > self.capacity && self.capacity < MAX_AT_ONCE {
+            return Err(Fault::new(
                 requests,
                 "nodelay {given} is more than the queue holds: give at most {bound}, or a longer queue",
             )
             .bound(self.capacity));
         }
-        if requests > MOST_AT_ONCE {
-            return Err(Fault::of(requests, "nodelay {given} is too large: give at most 2^32"));
+        if requests > MAX_AT_ONCE {
+            return Err(Fault::new(requests, "nodelay {given} is too large: give at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -142,14 +142,14 @@ impl Quota {
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Burst) {
-            return Err(Fault::of(burst, "burst {given} is for a token bucket only: leave it out"));
+            return Err(Fault::new(burst, "burst {given} is for a token bucket only: leave it out"));
         }
         if burst == 0 {
             return Err(Fault::plain("burst 0 admits nothing: give at least 1"));
         }
         let most = self.most_capacity();
         if burst > most {
-            return Err(Fault::of(burst, "burst {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(burst, "burst {given} is too large: give at most {bound}").bound(most));
         }
         Ok(Self { capacity: burst, ..self })
     }
@@ -183,10 +183,10 @@ impl Quota {
     pub(super) const fn checked_share(self, index: u32, of: NonZeroU32) -> Result<Self, Fault> {
         let parts = of.get() as u64;
         if index >= of.get() {
-            return Err(Fault::of(index as u64, "there is no part {given} of {bound}: count from 0").bound(parts));
+            return Err(Fault::new(index as u64, "there is no part {given} of {bound}: count from 0").bound(parts));
         }
         if self.limit < parts {
-            return Err(Fault::of(
+            return Err(Fault::new(
                 self.limit,
                 "limit {given} leaves some of {bound} parts empty: give at least {bound}, over a longer window if need be",
             )
@@ -194,10 +194,11 @@ impl Quota {
         }
         let limit = part(self.limit, index, of);
         match self.facts().capacity {
-            Capacity::Burst if self.capacity < parts => {
-                Err(Fault::of(self.capacity, "burst {given} leaves some of {bound} parts empty: give at least {bound}")
-                    .bound(parts))
-            }
+            Capacity::Burst if self.capacity < parts => Err(Fault::new(
+                self.capacity,
+                "burst {given} leaves some of {bound} parts empty: give at least {bound}",
+            )
+            .bound(parts)),
             Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
             Capacity::Queue => {
                 // At least one request starts at once, and never more than the part has room for.
@@ -212,10 +213,10 @@ impl Quota {
         }
     }
 
-    /// The largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks; at
+    /// The largest capacity that is exact and whose deepest debt is repaid within [`MAX_TICKS`] ticks; at
     /// least the default, whose debt is repaid in two windows.
     const fn most_capacity(&self) -> u64 {
-        let repaid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
+        let repaid = (MAX_TICKS - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
         let exact = self.algorithm.most_units(self.window);
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
         let most = if repaid < exact as u128 { repaid as u64 } else { exact };
@@ -250,7 +251,7 @@ impl Fault {
         Self { says, given: 0, bound: 0, name: "", window: Duration::ZERO }
     }
 
-    const fn of(given: u64, says: &'static str) -> Self {
+    const fn new(given: u64, says: &'static str) -> Self {
         Self { given, ..Self::plain(says) }
     }
 
@@ -272,7 +273,7 @@ impl Fault {
         } else {
             "limit {given} is too large for a {name} over {window}: give at most {bound}"
         };
-        Self::of(limit, says).bound(most)
+        Self::new(limit, says).bound(most)
     }
 
     /// Returns the message: a constant quota that is not valid does not compile, and shows it.

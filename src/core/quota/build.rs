@@ -272,7 +272,7 @@ impl Quota {
 /// Constructors for values that come from a file or a user.
 impl Quota {
     /// The quota of a ban's counter, whose units are strikes.
-    pub(crate) const fn of_ban(ban: &Ban) -> Self {
+    pub(crate) const fn from_ban(ban: &Ban) -> Self {
         let [window, limit, capacity] = ban.packed();
         Self { algorithm: Algorithm::Ban, limit, window, tick: Tick::Milli, capacity, extra: 0, calendar: None }
     }

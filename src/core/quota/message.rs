@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 /// The longest message: those of quotas have up to 140 bytes, and a name and three numbers in it.
-const LONGEST: usize = 256;
+const MAX_LEN: usize = 256;
 
 /// A message, which a constant can build and panic with.
 pub(super) struct Message {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_LEN],
     length: usize,
 }
 
 impl Message {
     pub(super) const fn new() -> Self {
-        Self { bytes: [0; LONGEST], length: 0 }
+        Self { bytes: [0; MAX_LEN], length: 0 }
     }
 
     pub(super) const fn push(&mut self, byte: u8) {

@@ -7,7 +7,9 @@ mod message;
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Layout, Refusal, Rule, State, Step};
+use crate::core::algorithm::{
+    Adjusted, Adjustment, Algorithm, CounterState, DenialScope, Facts, Layout, QuotaParams, Step,
+};
 use crate::core::calendar::Calendar;
 
 /// How much one key may take: an algorithm, a limit in units, and the window that the limit applies to.
@@ -202,26 +204,26 @@ impl Tick {
 impl Quota {
     /// Decides one check on the stored state, without changing it. `now` is in ticks of the quota.
     #[inline]
-    pub(crate) fn decide(&self, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
+    pub(crate) fn decide(&self, state: Option<&CounterState>, now: u64, cost: u64, floor: u64) -> Step {
         self.algorithm.decide(self.rule(now), state, now, cost, floor)
     }
 
     /// Refunds or charges units after the fact.
     #[inline]
-    pub(crate) fn adjust(&self, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+    pub(crate) fn adjust(&self, state: Option<&CounterState>, now: u64, change: Adjustment) -> Adjusted {
         self.algorithm.adjust(self.rule(now), state, now, change)
     }
 
-    pub(crate) fn can_read(&self, state: &State) -> bool {
+    pub(crate) fn can_read(&self, state: &CounterState) -> bool {
         self.facts().layout.is_of(state, self.window)
     }
 
     #[inline]
-    fn rule(&self, now: u64) -> Rule {
+    fn rule(&self, now: u64) -> QuotaParams {
         // Ticks of a calendar are milliseconds.
         let calendar = self.calendar.map(|calendar| calendar.window_at(now));
         let Self { window, limit, capacity, .. } = *self;
-        Rule { window, limit, capacity, calendar, at_once: self.starting_at_once() }
+        QuotaParams { window, limit, capacity, calendar, at_once: self.starting_at_once() }
     }
 
     /// Returns whether the level of a bucket may reach 2^52: then it is decided in units and parts of a unit.
@@ -243,7 +245,7 @@ impl Quota {
     /// Returns whether a check of this cost and floor is decided by its floor alone: its request starts at the first
     /// free slot, however many it takes.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
-        self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
+        self.facts().refusal == DenialScope::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }
 
     /// Returns the length of the window in which a step was decided, in ticks: of a calendar, that of the very window.

@@ -22,17 +22,17 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::{Ban, Decision, Key, Lines, Outcome, PolicyName};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::{Count, Policy};
 use crate::store::{
     Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settles, Settling,
     SlotGuard, Store, StoreId, WeakSlots,
 };
 
-const MOST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
-/// Bound of all debts. Checks beyond [`MOST_SHOWN`] change only by charges and refunds.
-const MOST_KEPT: usize = 1_024;
+/// Bound of all debts. Checks beyond [`MAX_SHOWN`] change only by charges and refunds.
+const MAX_KEPT: usize = 1_024;
 
 const HIDDEN: usize = usize::MAX;
 
@@ -61,7 +61,7 @@ pub(super) struct PendingChange {
 }
 
 impl Debts {
-    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
+    pub(super) fn from_decision(gate: &LayerState, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let slots = SlotGuard::new(gate.limits.store.hold(receipt));
         let mut debts = Self { slots, ..Self::default() };
         for (place, (taken, outcome)) in receipt.items().iter().zip(decision.outcomes()).enumerate() {
@@ -76,19 +76,19 @@ impl Debts {
         debts
     }
 
-    /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds change it.
+    /// After the end, or beyond [`MAX_SHOWN`] checks, only charges and refunds change it.
     pub(super) fn add(&mut self, place: usize, policy: &Policy, decision: &Decision, receipt: &Receipt) {
         let metered = policy.options().metered;
         self.has_metered_check |= metered;
         if !decision.is_allowed() {
             return;
         }
-        let is_shown = !self.is_ended && self.checked.len() < MOST_SHOWN;
+        let is_shown = !self.is_ended && self.checked.len() < MAX_SHOWN;
         let place = if is_shown { place + self.checked.len() } else { HIDDEN };
         if is_shown {
             self.checked.extend_from_slice(decision.outcomes());
         }
-        let is_kept = is_shown || metered && self.each.len() < MOST_KEPT;
+        let is_kept = is_shown || metered && self.each.len() < MAX_KEPT;
         for (taken, outcome) in receipt.items().iter().zip(decision.outcomes()) {
             if is_shown {
                 self.strikes.extend(Strike::new(policy, outcome, receipt.store(), taken));
@@ -117,7 +117,12 @@ impl Debts {
     }
 
     /// Returns `true` if something is not known yet, and stays.
-    pub(super) fn end(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> bool {
+    pub(super) fn end(
+        &mut self,
+        gate: &LayerState,
+        counts: impl Fn(&Count) -> Option<bool>,
+        real: Option<u64>,
+    ) -> bool {
         for strike in mem::take(&mut self.strikes) {
             match counts(&strike.on) {
                 Some(true) => strike.send(gate),
@@ -160,7 +165,7 @@ impl Debts {
     }
 
     /// No other change may be in flight.
-    pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[PendingChange; 1]> {
+    pub(super) fn send(&mut self, gate: &LayerState) -> SmallVec<[PendingChange; 1]> {
         let mut sent = SmallVec::new();
         self.sent += 1;
         // Several debts may be to one counter, where the units taken last are refunded first.
@@ -210,7 +215,7 @@ impl Strike {
         Some(Self { on, ban: rule.banning()?, policy: rule.name().clone(), mode: rule.mode(), receipt })
     }
 
-    fn send(self, gate: &Gate) {
+    fn send(self, gate: &LayerState) {
         let Self { ban, policy, mode, receipt, .. } = self;
         let telemetry = gate.limits.telemetry.clone();
         let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
@@ -232,7 +237,7 @@ pub(super) struct Debt {
     pub(super) refund_dropped: bool,
     count: Option<Count>,
     before: Outcome,
-    parts: Parts,
+    parts: DebtParts,
     cost: u64,
     /// Units of charges in flight, or whose results were lost.
     doubted: u64,
@@ -253,7 +258,7 @@ impl Debt {
             refund_dropped: options.refund_dropped,
             count: options.count.clone(),
             before: before.clone(),
-            parts: Parts::new(store, taken),
+            parts: DebtParts::new(store, taken),
             cost: taken.units,
             doubted: 0,
             owed: taken.units,
@@ -274,7 +279,7 @@ impl Debt {
 
     pub(super) fn look(&self) -> Check {
         let (key, floor) = self.parts.key_and_floor();
-        let counter = Counter::of(self.before.name_and_quota().clone(), key.clone());
+        let counter = Counter::from_limit(self.before.name_and_quota().clone(), key.clone());
         Check::new(counter, 0).floor(floor).mode(self.before.mode())
     }
 
@@ -297,7 +302,7 @@ impl Debt {
     }
 
     /// Returns the change to send, if any, with its charged units. Nothing of the debt may be in flight.
-    fn due(&mut self) -> Option<(u64, Changes)> {
+    fn due(&mut self) -> Option<(u64, DebtChange)> {
         let taken = self.parts.units();
         let charged = self.owed.saturating_sub(taken.saturating_add(self.doubted));
         if charged > 0 {
@@ -350,12 +355,12 @@ impl Debt {
 }
 
 /// Bound of parts. Beyond it the two oldest become one.
-const MOST_PARTS: usize = 64;
+const MAX_PARTS: usize = 64;
 
-type Changes = (Receipt, SmallVec<[Settlement; 1]>);
+type DebtChange = (Receipt, SmallVec<[Settlement; 1]>);
 
 #[derive(Debug)]
-struct Parts {
+struct DebtParts {
     store: StoreId,
     /// Never empty. Only the first may have no units.
     each: SmallVec<[ReceiptItem; 1]>,
@@ -363,7 +368,7 @@ struct Parts {
     rest: Option<u64>,
 }
 
-impl Parts {
+impl DebtParts {
     fn new(store: StoreId, taken: &ReceiptItem) -> Self {
         Self { store, each: SmallVec::from_buf([taken.clone()]), rest: None }
     }
@@ -388,20 +393,20 @@ impl Parts {
             return;
         }
         let part = last.clone().units(units).stamp(stamp);
-        if self.each.len() == MOST_PARTS {
+        if self.each.len() == MAX_PARTS {
             let second = self.each.remove(1);
             self.each[0].units += second.units;
         }
         self.each.push(part);
     }
 
-    fn charge(&mut self, units: u64) -> Changes {
-        let receipt = Receipt::of_one(self.store, self.last().clone());
+    fn charge(&mut self, units: u64) -> DebtChange {
+        let receipt = Receipt::from_item(self.store, self.last().clone());
         (receipt, SmallVec::from_buf([Settlement::new(0, Change::Charge(units))]))
     }
 
     /// The receipt has all parts, because what a bucket refilled of one depends on those before.
-    fn refund(&mut self, units: u64) -> Changes {
+    fn refund(&mut self, units: u64) -> DebtChange {
         let receipt = Receipt::new(self.store, self.each.iter().cloned());
         let (mut changes, mut left) = (SmallVec::new(), units);
         self.rest = None;

@@ -27,7 +27,7 @@ use super::Shared;
 use super::debts::Debt;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
-use crate::http::policy::{Policy, Refused};
+use crate::http::policy::{DeniedMark, Policy};
 use crate::limiter::{CheckDraft, Counters};
 use crate::store::{Ask, SlotGuard, Store, StoreDecision};
 
@@ -373,7 +373,7 @@ impl RateLimitHandle {
     /// response is no [failure](crate::policy::Count::failures) of the client.
     pub fn denial(&self, decision: &Decision) -> Response<Bytes> {
         let mut response = self.shared.gate.responses.refusal(decision);
-        response.extensions_mut().insert(Refused::ByHandler);
+        response.extensions_mut().insert(DeniedMark::ByHandler);
         response
     }
 }

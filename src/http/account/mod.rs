@@ -35,7 +35,7 @@ use self::debts::{Debt, Debts, PendingChange};
 pub use self::handle::{ActualCost, RateLimitHandle};
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::{AwaitsRefusals, Count};
 use crate::store::{MaybeFuture, SlotGuard, StoreDecision};
 
@@ -50,12 +50,12 @@ pub(crate) struct Account {
 pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>>>;
 
 impl Account {
-    fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
+    fn new(gate: Arc<LayerState>, policies: &[usize], decided: StoreDecision) -> Self {
         let StoreDecision { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
         let settles_nothing = gate.settles_nothing && !is_delayed;
         let debts =
-            if settles_nothing { Debts::default() } else { Debts::of_layer(&gate, &decision, &receipt, policies) };
+            if settles_nothing { Debts::default() } else { Debts::from_decision(&gate, &decision, &receipt, policies) };
         let shared = Arc::new(Shared::new(gate, decision, debts));
         Self { shared, is_delayed, awaits_trailers: false }
     }
@@ -74,7 +74,7 @@ impl Account {
         &self.shared.decision
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &LayerState {
         &self.shared.gate
     }
 
@@ -163,13 +163,13 @@ pub(crate) enum Admitted {
     /// Units may change until its response, or later.
     WithAccount(Account),
     /// Nothing is settled, and there is no handle, so nothing can change any more.
-    AsDecided { gate: Arc<Gate>, decision: Decision },
+    AsDecided { gate: Arc<LayerState>, decision: Decision },
     /// An outer clone of the layer has counted it.
     Outside,
 }
 
 impl Admitted {
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
+    pub(crate) fn new(gate: Arc<LayerState>, policies: &[usize], decided: StoreDecision) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, decided));
         }
@@ -191,7 +191,7 @@ impl Admitted {
 }
 
 struct Shared {
-    gate: Arc<Gate>,
+    gate: Arc<LayerState>,
     decision: Decision,
     debts: Mutex<Debts>,
     /// One permit, for the settlement in flight.
@@ -201,7 +201,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
+    fn new(gate: Arc<LayerState>, decision: Decision, debts: Debts) -> Self {
         let (is_nested, has_let_in) = Default::default();
         Self { gate, decision, debts: Mutex::new(debts), turn: Semaphore::new(1), is_nested, has_let_in }
     }

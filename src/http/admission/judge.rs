@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::resolved::{Keyless, PendingPolicy, Resolved, Skip, Stage};
+use super::resolved::{Keyless, LookupStage, PendingPolicy, Resolved, Skip};
 use crate::core::{Error, Key, Mode, Quota};
 use crate::http::MissingKey;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::key::{self, Extracted};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
@@ -22,8 +22,8 @@ use crate::limiter::CheckDraft;
 use crate::store::{MaybeFuture, OnFailure};
 
 #[derive(Clone, Copy)]
-pub(crate) struct Judge<'a> {
-    gate: &'a Arc<Gate>,
+pub(crate) struct PolicyResolver<'a> {
+    gate: &'a Arc<LayerState>,
     policy: &'a Policy,
     place: usize,
     /// `None` after a lookup.
@@ -32,15 +32,15 @@ pub(crate) struct Judge<'a> {
     warns: bool,
 }
 
-impl<'a> Judge<'a> {
+impl<'a> PolicyResolver<'a> {
     #[inline]
-    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
+    pub(super) fn without_parts(gate: &'a Arc<LayerState>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None, warns: false }
     }
 
     /// Resolves the policy at an index. In shadow mode it never denies.
     #[inline]
-    pub(crate) fn resolve(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
+    pub(crate) fn resolve(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
         let judge = Self { parts: Some(parts), warns, ..Self::without_parts(gate, place) };
         let policy = judge.policy;
         let Some(terms) = policy.options().scope.terms(parts) else {
@@ -54,7 +54,7 @@ impl<'a> Judge<'a> {
     }
 
     /// Resolves for a status request, at cost 0 and whatever the scope.
-    pub(crate) fn resolve_look(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Resolved {
+    pub(crate) fn resolve_look(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts) -> Resolved {
         let judge = Self { parts: Some(parts), ..Self::without_parts(gate, place) };
         judge.judge(parts, Terms::ALL, |_| Ok(0))
     }
@@ -76,7 +76,7 @@ impl<'a> Judge<'a> {
                 self.resolve_key(keyless, found).in_shadow()
             }
             MaybeFuture::Ready(_) => Resolved::Skip(Skip::Scope),
-            MaybeFuture::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
+            MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)).in_shadow(),
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Judge<'a> {
             MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
-                self.waits(keyless, Stage::Key(extracting))
+                self.waits(keyless, LookupStage::Key(extracting))
             }
         }
     }
@@ -188,7 +188,7 @@ impl<'a> Judge<'a> {
         };
         match lookup.find(&key, offered) {
             MaybeFuture::Ready(found) => self.check_tiered(keyless.draft, key, found),
-            MaybeFuture::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
+            MaybeFuture::Pending(tier) => self.waits(keyless, LookupStage::Tier(key, tier)),
         }
     }
 
@@ -244,13 +244,13 @@ impl<'a> Judge<'a> {
         self.check(CheckDraft { bans: false, ..draft }, key)
     }
 
-    fn waits(self, keyless: Keyless, stage: Stage) -> Resolved {
+    fn waits(self, keyless: Keyless, stage: LookupStage) -> Resolved {
         let gate = Arc::clone(self.gate);
         Resolved::Waiting(Box::new(PendingPolicy { gate, keyless, stage, in_shadow: false, skipped: None }))
     }
 }
 
-impl Judge<'_> {
+impl PolicyResolver<'_> {
     /// If the key contains the client's address, the requests of one address share a counter. Otherwise all
     /// ambiguous requests share one. A deny list of values denies the request, because any of them may be the client's.
     fn ambiguous(self, keyless: Keyless) -> Resolved {

@@ -15,31 +15,31 @@ use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 
-pub(crate) use self::judge::Judge;
-use self::resolved::Stage;
+pub(crate) use self::judge::PolicyResolver;
+use self::resolved::LookupStage;
 pub(crate) use self::resolved::{PendingPolicy, Resolved, Skip};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, RateLimitHandle};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
-pub(crate) type Verdict = Result<Admitted, Refusal>;
+pub(crate) type AdmissionResult = Result<Admitted, Refusal>;
 
 pub(crate) enum Admission {
     /// `None` once it was returned.
-    Known(Option<Verdict>),
+    Known(Option<AdmissionResult>),
     /// If it is dropped, the store may still take the units, and they stay taken. `timer` runs since the call.
     Deciding { call: Call, places: Places, timer: Timer },
     /// If it is dropped during lookups, nothing is taken, and the lookups continue.
-    Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
+    Resolving(Pin<Box<dyn Future<Output = AdmissionResult> + Send>>),
 }
 
 impl Admission {
-    pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
+    pub(crate) fn new(gate: &Arc<LayerState>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
         let lacking = match resolve(gate, parts, outside, &mut plan) {
             Ok(lacking) => lacking,
@@ -55,7 +55,7 @@ impl Admission {
         Self::after_lookups(gate, plan, lacking)
     }
 
-    fn by(gate: &Arc<Gate>, plan: Plan<PendingPolicy>) -> Self {
+    fn by(gate: &Arc<LayerState>, plan: Plan<PendingPolicy>) -> Self {
         let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
         let deciding = gate.limits.store.begin(&checks, Ask::default());
@@ -68,7 +68,7 @@ impl Admission {
         }
     }
 
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
+    fn after_lookups(gate: &Arc<LayerState>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide(plan).await {
@@ -85,7 +85,7 @@ impl Admission {
     }
 
     /// Panics if the verdict was returned before. `gate` is the request's own.
-    pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
+    pub(crate) fn poll(&mut self, gate: &Arc<LayerState>, cx: &mut Context<'_>) -> Poll<AdmissionResult> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
             Admission::Deciding { call, places, timer } => {
@@ -103,7 +103,7 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
 
 /// Leaves out policies that have counted the request `outside`. Stops at the first denial.
 fn resolve(
-    gate: &Arc<Gate>,
+    gate: &Arc<LayerState>,
     parts: &Parts,
     outside: Option<&Decision>,
     plan: &mut Plan<PendingPolicy>,
@@ -117,7 +117,7 @@ fn resolve(
             gate.limits.warned.twice();
             continue;
         }
-        match Judge::resolve(gate, place, parts, true) {
+        match PolicyResolver::resolve(gate, place, parts, true) {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {
                     lacking.add(gate, place, Skip::Scope);
@@ -144,7 +144,7 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
+    fn add(&mut self, gate: &LayerState, place: usize, skip: Skip) {
         if let Some(reason) = skip.reason() {
             gate.skips[place].skipped(reason);
         }
@@ -155,7 +155,7 @@ impl Lacking {
     }
 
     /// A peek at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
-    fn warn_unless_limited(self, gate: &Gate, checks: &[Check]) {
+    fn warn_unless_limited(self, gate: &LayerState, checks: &[Check]) {
         let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();
         let limits = |check: &Check| !check.is_only_for_ban() && (check.mode == Mode::Enforce || check.mode == mode);
@@ -176,14 +176,14 @@ impl PendingCheck for PendingPolicy {
         let place = self.place();
         loop {
             let resolved = match &mut self.stage {
-                Stage::Key(pending) => {
+                LookupStage::Key(pending) => {
                     let extracted = pending.await;
-                    Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
+                    PolicyResolver::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
                 }
-                Stage::Tier(key, pending) => {
+                LookupStage::Tier(key, pending) => {
                     let found = pending.await;
                     let draft = self.keyless.draft.clone();
-                    Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
+                    PolicyResolver::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
                 }
             };
             match resolved {
@@ -204,14 +204,19 @@ impl PendingCheck for PendingPolicy {
     }
 }
 
-fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
+fn counted(gate: &LayerState, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
         gate.limits.telemetry.undecided(reason);
     }
     refusal
 }
 
-fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<StoreDecision, Error>) -> Verdict {
+fn verdict(
+    gate: &Arc<LayerState>,
+    places: &[usize],
+    timer: Timer,
+    decided: Result<StoreDecision, Error>,
+) -> AdmissionResult {
     let mut decided = match decided {
         Ok(decided) => decided,
         Err(error) => {
@@ -232,7 +237,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
     }
 }
 
-fn log_denials(gate: &Gate, decision: &Decision) {
+fn log_denials(gate: &LayerState, decision: &Decision) {
     let [refused, shadow_refused] = &*gate.refusals;
     for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
         let (policy, retry_after) = (outcome.policy(), outcome.retry_after());

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use crate::core::{Error, Key, Quota};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::key::Extracted;
 use crate::http::policy::Terms;
 use crate::http::response::Refusal;
@@ -81,16 +81,16 @@ impl Keyless {
 }
 
 pub(crate) struct PendingPolicy {
-    pub(super) gate: Arc<Gate>,
+    pub(super) gate: Arc<LayerState>,
     pub(super) keyless: Keyless,
-    pub(super) stage: Stage,
+    pub(super) stage: LookupStage,
     pub(super) in_shadow: bool,
     pub(super) skipped: Option<Skip>,
 }
 
-type Pending<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-pub(super) enum Stage {
-    Key(Pending<Extracted>),
-    Tier(Key, Pending<Result<Option<Quota>, Error>>),
+pub(super) enum LookupStage {
+    Key(BoxFuture<Extracted>),
+    Tier(Key, BoxFuture<Result<Option<Quota>, Error>>),
 }

@@ -38,7 +38,7 @@ impl ListField {
         self.member(outcome.policy());
         self.parameter(b'r', r);
         if let Some(t) = t {
-            self.parameter(b't', (t + later).min(LARGEST));
+            self.parameter(b't', (t + later).min(MAX_INTEGER));
         }
     }
 
@@ -58,12 +58,12 @@ impl ListField {
 
     fn parameter(&mut self, name: u8, number: u64) {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
-        self.bytes.extend_from_slice(Digits::of(number).as_bytes());
+        self.bytes.extend_from_slice(Digits::new(number).as_bytes());
     }
 }
 
 /// Largest Integer of a structured field (RFC 9651 §3.3.1).
-pub(crate) const LARGEST: u64 = 999_999_999_999_999;
+pub(crate) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
 /// Advertised quota: `q` units in `w` seconds, or at once without `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,23 +77,23 @@ impl Advertised {
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
     /// more than the limit. Slots have no window. A calendar has the usual length of its windows: see
-    /// [`of_outcome`](Self::of_outcome).
-    pub(crate) fn of(quota: &Quota) -> Self {
+    /// [`of_outcome`](Self::from_outcome).
+    pub(crate) fn from_quota(quota: &Quota) -> Self {
         Self::over(quota, quota.window())
     }
 
     /// A calendar has the length of the very window that counts.
-    pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
+    pub(crate) fn from_outcome(outcome: &Outcome) -> Self {
         Self::over(outcome.quota(), outcome.window())
     }
 
     fn over(quota: &Quota, window: Duration) -> Self {
         if quota.facts().held {
-            return Self { q: quota.limit().min(LARGEST), w: None };
+            return Self { q: quota.limit().min(MAX_INTEGER), w: None };
         }
         let seconds = window.as_secs();
         if quota.capacity() <= quota.limit() && window.subsec_nanos() == 0 {
-            return Self { q: quota.limit().min(LARGEST), w: Some(seconds.min(LARGEST)) };
+            return Self { q: quota.limit().min(MAX_INTEGER), w: Some(seconds.min(MAX_INTEGER)) };
         }
         let limit = u128::from(quota.limit());
         let capacity = limit.max(quota.capacity().into());
@@ -105,12 +105,12 @@ impl Advertised {
 }
 
 fn clamp(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
+    u64::try_from(number).unwrap_or(MAX_INTEGER).min(MAX_INTEGER)
 }
 
-/// Rounds up, to at most [`LARGEST`].
+/// Rounds up, to at most [`MAX_INTEGER`].
 pub(crate) fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(MAX_INTEGER)
 }
 
 /// Returns `r`, the units left, and `t` in seconds. No `t` if no wait changes `r`, or it is not known when slots are
@@ -135,15 +135,15 @@ fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>
 
 /// Returns the units of the capacity that are not left, because a bucket with a burst below the limit never holds more.
 pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
-    let Advertised { q, .. } = Advertised::of(outcome.quota());
+    let Advertised { q, .. } = Advertised::from_quota(outcome.quota());
     outcome.quota().capacity().min(q).saturating_sub(left)
 }
 
 pub(crate) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` would allocate twice, and most numbers need not be allocated at all.
-    let value = match Digits::of_small(number) {
+    let value = match Digits::small(number) {
         Some(digits) => HeaderValue::from_maybe_shared(Bytes::from_static(digits)),
-        None => HeaderValue::from_bytes(Digits::of(number).as_bytes()),
+        None => HeaderValue::from_bytes(Digits::new(number).as_bytes()),
     };
     value.expect("digits are visible ASCII")
 }
@@ -162,7 +162,7 @@ mod tests {
             (Quota::token_bucket(5, Duration::from_millis(100)), 50, 1),
             (Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1),
         ] {
-            assert_eq!(Advertised::of(&quota), Advertised { q, w: Some(w) }, "{quota}");
+            assert_eq!(Advertised::from_quota(&quota), Advertised { q, w: Some(w) }, "{quota}");
         }
     }
 }

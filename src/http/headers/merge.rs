@@ -44,7 +44,7 @@ fn is_list(name: &HeaderName) -> bool {
 }
 
 impl Earlier {
-    pub(super) fn of(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
+    pub(super) fn parse(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
         let mut earlier = Self { left: u64::MAX, wait: 0, has_list: false, has_others: false, are_lists: true };
         let mut has_left = false;
         for (name, value) in headers {

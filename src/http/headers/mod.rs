@@ -12,7 +12,7 @@ mod merge;
 mod settings;
 mod write;
 
-pub(crate) use self::fields::{Advertised, LARGEST, number, used, whole_seconds};
+pub(crate) use self::fields::{Advertised, MAX_INTEGER, number, used, whole_seconds};
 pub use self::settings::{Draft, RateLimitHeaders};
 pub use self::write::exposed_headers;
 pub(crate) use self::write::{HeaderWriter, NO_STORE, PROBLEM};

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::fields::LARGEST;
+use super::fields::MAX_INTEGER;
 use crate::core::random;
 
 /// IETF draft that `RateLimit` and `RateLimit-Policy` follow.
@@ -159,7 +159,7 @@ impl RateLimitHeaders {
     /// # let _ = headers;
     /// ```
     pub fn jitter(self, most: Duration) -> Self {
-        Self { jitter: most.as_secs().min(LARGEST), ..self }
+        Self { jitter: most.as_secs().min(MAX_INTEGER), ..self }
     }
 
     /// In seconds, the same for all waits of one denial.

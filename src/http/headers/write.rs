@@ -46,7 +46,7 @@ pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
 const USUAL: usize = 5;
-const MOST: usize = 8;
+const MAX_FIELDS: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
@@ -68,7 +68,7 @@ struct Rendered {
 
 impl Rendered {
     fn new(policy: &Policy) -> Self {
-        let (is_shown, advertised) = (policy.is_shown(), Advertised::of(policy.quota()));
+        let (is_shown, advertised) = (policy.is_shown(), Advertised::from_quota(policy.quota()));
         let (configured, unit) = (policy.rule().limit(None), policy.options().unit);
         Self { configured, is_shown, unit, advertised, limit: number(advertised.q) }
     }
@@ -132,7 +132,7 @@ impl HeaderWriter {
         let (writes_lists, writes_legacy) = (self.headers.dialect.is_some(), self.headers.legacy);
         let shown = || decision.outcomes().iter().filter(|outcome| self.shows(outcome));
         let is_ours = |name: &[u8]| shown().any(|outcome| outcome.policy().as_bytes() == name);
-        let earlier = Earlier::of(headers, unix_time().as_secs(), is_ours);
+        let earlier = Earlier::parse(headers, unix_time().as_secs(), is_ours);
         let wait = |outcome: &Outcome| if outcome.is_held() { 0 } else { whole_seconds(outcome.reset_after()) };
         let stricter = binding.filter(|outcome| earlier.promise_more(outcome.remaining(), wait(outcome)));
         if stricter.is_some() {
@@ -164,7 +164,7 @@ impl HeaderWriter {
 
     /// `wait` is in seconds.
     pub(crate) fn of_document(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(MOST);
+        let mut headers = HeaderMap::with_capacity(MAX_FIELDS);
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait {
@@ -208,7 +208,7 @@ impl HeaderWriter {
         let mut field = ListField::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
             let unit = self.policy(outcome).and_then(|policy| policy.unit);
-            field.policy(outcome.policy(), Advertised::of_outcome(outcome), unit);
+            field.policy(outcome.policy(), Advertised::from_outcome(outcome), unit);
         }
         field.finish()
     }
@@ -232,7 +232,7 @@ impl HeaderWriter {
         let rendered = self.policies.iter().find(|policy| policy.configured.quota == *quota);
         let advertised = match rendered {
             Some(rendered) if quota.calendar().is_none() => rendered.advertised,
-            _ => Advertised::of_outcome(outcome),
+            _ => Advertised::from_outcome(outcome),
         };
         Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
     }
@@ -268,7 +268,7 @@ impl HeaderWriter {
     fn insert_legacy(&self, headers: &mut HeaderMap, bound: Bound<'_>) {
         let Bound { outcome, advertised, limit } = bound;
         let r = outcome.remaining().min(advertised.q);
-        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::of(outcome.quota()).q)));
+        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(outcome.quota()).q)));
         headers.insert(REMAINING, number(r));
         if !outcome.is_held() {
             headers.insert(RESET, number(self.reset(outcome.reset_after())));

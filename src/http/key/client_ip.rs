@@ -19,7 +19,7 @@ use crate::core::error::built;
 use crate::core::{Error, Key, MaybeFuture};
 
 /// Shorter prefixes of IPv6 addresses may be shared by several sites.
-const LEAST_SITE: u8 = 48;
+const MIN_SITE: u8 = 48;
 
 /// Extractor of the client's address, also behind trusted proxies.
 ///
@@ -401,5 +401,5 @@ fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
 
 fn ip_info(v6_prefix: u8) -> KeyInfo {
     let info = KeyInfo { needs_peer: true, ..KeyInfo::new("ip").missing_key(MissingKey::Share).unforgeable() };
-    if v6_prefix < LEAST_SITE { info.shared() } else { info }
+    if v6_prefix < MIN_SITE { info.shared() } else { info }
 }

@@ -16,14 +16,14 @@ use super::reading::{Choices, Pick, Value, lines, same};
 
 pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a Parts) -> Value<'a> {
     let all = || named(parts, name.as_bytes());
-    let form = |found: Found<'a>| found.value.map(|value| choices.form(value));
+    let form = |found: CookiePair<'a>| found.value.map(|value| choices.form(value));
     let picked =
-        if choices.pick == Pick::Same { None } else { choices.pick.one_of(all()).filter(Found::is_seen_by_all) };
+        if choices.pick == Pick::Same { None } else { choices.pick.one_of(all()).filter(CookiePair::is_seen_by_all) };
     let value = picked.map_or_else(|| same(all().map(form)), |found| Ok(Some(form(found))))?;
     value.map(|value| value.ok_or(Ambiguous)).transpose()
 }
 
-struct Found<'a> {
+struct CookiePair<'a> {
     /// In normal form. `None` if servers read it in different ways.
     value: Option<Cow<'a, [u8]>>,
     /// Undecoded. `None` if there is only the name.
@@ -33,14 +33,14 @@ struct Found<'a> {
 }
 
 /// The `cookie` crate would hide all cookies of a line if one is not UTF-8.
-fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
+fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = CookiePair<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');
-        pairs.filter_map(move |pair| Found::read(line, pair, name))
+        pairs.filter_map(move |pair| CookiePair::read(line, pair, name))
     })
 }
 
-impl<'a> Found<'a> {
+impl<'a> CookiePair<'a> {
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=');
         let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
@@ -50,7 +50,7 @@ impl<'a> Found<'a> {
         (is_certain || is(in_ascii(found))).then(|| {
             let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
             let value = if is_certain { normal(raw.unwrap_or_default().trim_ascii()) } else { None };
-            Found { value, raw, has_name, line }
+            CookiePair { value, raw, has_name, line }
         })
     }
 

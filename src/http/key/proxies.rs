@@ -14,8 +14,8 @@ use ipnet::{IpNet, Ipv6Net};
 use super::ip::canonical;
 
 /// Shortest prefixes of networks that may belong to one operator: 10.0.0.0/8, and an allocation of IPv6 addresses.
-const LARGEST_V4: u8 = 8;
-const LARGEST_V6: u8 = 16;
+const MAX_V4: u8 = 8;
+const MAX_V6: u8 = 16;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
@@ -40,8 +40,8 @@ impl Trust {
         match self {
             Trust::Hops(trusted) => *trusted > 0,
             Trust::Nets(nets) => nets.iter().any(|net| match net {
-                IpNet::V4(net) => net.prefix_len() < LARGEST_V4,
-                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && is_public(net),
+                IpNet::V4(net) => net.prefix_len() < MAX_V4,
+                IpNet::V6(net) => net.prefix_len() < MAX_V6 && is_public(net),
             }),
         }
     }
@@ -59,10 +59,10 @@ impl Trust {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-const MOST_HOPS: usize = 64;
+const MAX_HOPS: usize = 64;
 
 /// In bytes: enough for all parameters of `Forwarded`.
-const LONGEST_HOP: usize = 1024;
+const MAX_HOP: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ForwardHeader {
@@ -85,7 +85,7 @@ impl ForwardHeader {
             .iter()
             .rev()
             .flat_map(|line| self.elements(line.as_bytes()))
-            .take(MOST_HOPS)
+            .take(MAX_HOPS)
             .filter(|element| *element != Some(b""))
             .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
@@ -95,7 +95,7 @@ impl ForwardHeader {
         let mut left = Some(line);
         iter::from_fn(move || {
             let line = left.take()?;
-            let skipped = line.len().saturating_sub(LONGEST_HOP);
+            let skipped = line.len().saturating_sub(MAX_HOP);
             let Some(comma) = self.last_comma(&line[skipped..]) else {
                 return Some(Some(line.trim_ascii()).filter(|_| skipped == 0));
             };

@@ -7,7 +7,7 @@ use serde::ser::SerializeStruct;
 
 use super::LiveLayer;
 use crate::core::{Key, Mode, PolicyName, Quota};
-use crate::http::admission::{Judge, Resolved, Skip};
+use crate::http::admission::{PolicyResolver, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::lookup::RawValues;
@@ -41,7 +41,7 @@ impl LiveLayer {
     /// ```
     pub fn explain(&self, parts: &Parts) -> Explanation {
         let gate = self.layer.gate.load_full();
-        let explain = |(place, policy)| explained(policy, parts, Judge::resolve(&gate, place, parts, false));
+        let explain = |(place, policy)| explained(policy, parts, PolicyResolver::resolve(&gate, place, parts, false));
         Explanation { policies: gate.policies.iter().enumerate().map(explain).collect() }
     }
 }

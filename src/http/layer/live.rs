@@ -7,7 +7,7 @@ use tower::Layer;
 
 use super::RateLimitLayer;
 use crate::core::Error;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 #[cfg(feature = "axum")]
 use crate::http::key::ClientIp;
 use crate::http::policy::Policy;
@@ -146,7 +146,7 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |gate| gate.client = client.clone())
     }
 
-    fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+    fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut LayerState)) -> Result<(), Error> {
         let before = self.layer.gate.load_full();
         let count = before.policies.len();
         if policies.is_empty() && count > 0 {
@@ -155,7 +155,7 @@ impl LiveLayer {
                  call remove_policies, or write policy = [] in the file"
             )));
         }
-        let mut next = Gate::clone(&before);
+        let mut next = LayerState::clone(&before);
         change(&mut next);
         let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
         let policies: Vec<Policy> = policies.collect();
@@ -164,9 +164,9 @@ impl LiveLayer {
         Ok(())
     }
 
-    fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
+    fn publish(&self, policies: &[Policy], change: impl Fn(&mut LayerState)) {
         self.layer.gate.rcu(|gate| {
-            let mut gate = Gate::clone(gate);
+            let mut gate = LayerState::clone(gate);
             change(&mut gate);
             gate.set_policies(policies.to_vec());
             gate

@@ -23,7 +23,7 @@ pub use self::live::LiveLayer;
 #[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
-use crate::http::gate::{Gate, SharedGate};
+use crate::http::gate::{LayerState, SharedGate};
 use crate::http::headers::RateLimitHeaders;
 #[cfg(feature = "axum")]
 use crate::http::key;
@@ -124,7 +124,7 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn composite(store: impl Store) -> Self {
-        Self::of(Gate::new(Arc::new(store)))
+        Self::from_state(LayerState::new(Arc::new(store)))
     }
 
     /// Sets how the client's address is extracted, instead of taking the peer's address.
@@ -480,26 +480,26 @@ impl RateLimitLayer {
         self.change(|gate| Arc::make_mut(&mut gate.limits).change_failure(change))
     }
 
-    fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
-        let mut gate = Gate::clone(&self.gate.load());
+    fn change(self, change: impl FnOnce(&mut LayerState)) -> Self {
+        let mut gate = LayerState::clone(&self.gate.load());
         change(&mut gate);
-        Self::of(gate)
+        Self::from_state(gate)
     }
 
-    fn try_change(self, change: impl FnOnce(&mut Gate)) -> Result<Self, Error> {
-        let mut gate = Gate::clone(&self.gate.load());
+    fn try_change(self, change: impl FnOnce(&mut LayerState)) -> Result<Self, Error> {
+        let mut gate = LayerState::clone(&self.gate.load());
         change(&mut gate);
         let policies = gate.accepts(gate.policies.clone())?;
         gate.set_policies(policies);
-        Ok(Self::of(gate))
+        Ok(Self::from_state(gate))
     }
 
-    fn of(gate: Gate) -> Self {
+    fn from_state(gate: LayerState) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
             let limits = Arc::make_mut(&mut gate.limits);
             limits.renew_warnings();
-            limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
+            limits.set_source(Weak::<ArcSwap<LayerState>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
         Self { gate, shows_all: Arc::default() }

@@ -1,6 +1,6 @@
 //! Methods that add policies to a layer.
 //!
-//! All of them go through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is an
+//! All of them go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can match, is an
 //! error when the layer is built or its policies are replaced, never when a request arrives.
 
 use super::RateLimitLayer;

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use crate::core::{Error, Key};
 use crate::http::key::{KeyExtractor, canonical, counted, parse_net, parts};
 
-const LONGEST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
 const SEPARATORS: &[char] =
     &['/', '\\', '-', '\u{2013}', '\u{2014}', '~', ',', ';', '[', ']', '(', ')', '<', '>', '"', '\'', '!', '+', '='];
@@ -112,7 +112,7 @@ impl AccessList {
         match parse_net(entry) {
             Some(net) => Ok(self.net(net)),
             None if looks_like_an_address(entry) => {
-                let shown: String = entry.chars().take(LONGEST_SHOWN).collect();
+                let shown: String = entry.chars().take(MAX_SHOWN).collect();
                 Err(Error::invalid(format!(
                     "{shown:?} looks like an address but is not a valid one: give an address such as 203.0.113.7 or \
                      2001:db8::1, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars or \

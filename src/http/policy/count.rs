@@ -52,13 +52,13 @@ use crate::http::grpc;
 #[must_use]
 pub struct Count(CountBy);
 
-/// In the extensions of a request: an outer layer's policy counts by whether inner layers [deny](Refused) the request.
+/// In the extensions of a request: an outer layer's policy counts by whether inner layers [deny](DeniedMark) the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals;
 
 /// In the extensions of a denial that an outer layer may [await](AwaitsRefusals), or whose request has its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
+pub(crate) enum DeniedMark {
     Inside,
     ByHandler,
 }
@@ -192,13 +192,13 @@ impl Count {
 
     /// `None` if trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
-        let refused = response.and_then(|response| response.extensions.get::<Refused>());
+        let refused = response.and_then(|response| response.extensions.get::<DeniedMark>());
         match &self.0 {
             CountBy::Outcome { .. } if refused.is_some() => Some(false),
             CountBy::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
             CountBy::Head(counts) => Some(response.is_none_or(|response| counts(response))),
             CountBy::Statuses(statuses) => Some(response.is_some_and(|response| statuses.contains(&response.status))),
-            CountBy::Served => Some(refused != Some(&Refused::Inside)),
+            CountBy::Served => Some(refused != Some(&DeniedMark::Inside)),
         }
     }
 

@@ -90,7 +90,7 @@ impl Policy {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Warned {
+pub(super) struct PolicyDiagnostics {
     key: AtomicBool,
     peer: AtomicBool,
     proxy: AtomicBool,

@@ -18,8 +18,8 @@ use http::request::Parts;
 
 pub use self::access::AccessList;
 pub use self::count::Count;
-pub(crate) use self::count::{AwaitsRefusals, Refused};
-use self::diagnostics::Warned;
+pub(crate) use self::count::{AwaitsRefusals, DeniedMark};
+use self::diagnostics::PolicyDiagnostics;
 use self::scope::Scope;
 pub(crate) use self::scope::{Predicate, Terms, is_preflight};
 use crate::core::{Error, Key, Mode, Quota, Settles};
@@ -65,7 +65,7 @@ pub struct Policy {
     /// Client of address lists, with the settings of the layer's client. `None` without a layer, or axum.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
-    warned: Arc<Warned>,
+    warned: Arc<PolicyDiagnostics>,
 }
 
 impl Policy {

@@ -14,7 +14,7 @@ use crate::core::Error;
 use crate::http::key::{STANDARD_METHODS, is_template, matched, normal_template};
 
 /// In characters.
-const LONGEST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
@@ -99,7 +99,7 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     if is_template(route) {
         return Ok(());
     }
-    let shown: String = route.chars().take(LONGEST_SHOWN).collect();
+    let shown: String = route.chars().take(MAX_SHOWN).collect();
     Err(Error::invalid(format!(
         "route {shown:?} can never match: give a template of axum 0.8, which begins with a slash; write a parameter as \
          {{id}} at the end of a segment, one for the rest of the path as {{*rest}}, and a literal brace twice"

@@ -28,8 +28,8 @@ pub use self::denial::{Denial, DenialReason};
 pub use self::drain::Drain;
 use crate::core::{Decision, Error, Outcome, PolicyName};
 use crate::http::grpc;
-use crate::http::headers::{HeaderWriter, LARGEST, NO_STORE, RateLimitHeaders, number, whole_seconds};
-use crate::http::policy::Refused;
+use crate::http::headers::{HeaderWriter, MAX_INTEGER, NO_STORE, RateLimitHeaders, number, whole_seconds};
+use crate::http::policy::DeniedMark;
 use crate::telemetry::Undecided;
 
 const NO_KEY: &str = "The request does not identify its client.";
@@ -207,13 +207,13 @@ pub fn unavailable(parts: &Parts, by: &PolicyName, wait: Duration) -> Response<B
     } else {
         problem::unavailable_by(by, wait)
     };
-    response.extensions_mut().insert(Refused::Inside);
+    response.extensions_mut().insert(DeniedMark::Inside);
     if parts.method == Method::HEAD { without_body(response) } else { response }
 }
 
 /// Returns at least 1 s. `later` is jitter in seconds.
 fn seconds(wait: Duration, later: u64) -> u64 {
-    whole_seconds(wait).max(1).saturating_add(later).min(LARGEST)
+    whole_seconds(wait).max(1).saturating_add(later).min(MAX_INTEGER)
 }
 
 /// Drops the body, but keeps its length (RFC 9110 §9.3.2).

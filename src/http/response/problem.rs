@@ -47,7 +47,7 @@ pub(crate) fn quota_exceeded<'a>(
     policies: impl Iterator<Item = &'a str>,
 ) -> Bytes {
     let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
-    let seconds = wait.map(Digits::of);
+    let seconds = wait.map(Digits::new);
     let mut text = Text::from_slice(&[head]);
     if let (Some(wait), Some(seconds)) = (wait, &seconds) {
         text.extend([if is_guess { ABOUT } else { IN }, seconds.as_str(), unit(wait)]);
@@ -83,7 +83,7 @@ pub(crate) fn unavailable_by(name: &PolicyName, wait: Duration) -> Response<Byte
 }
 
 fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {
-    let digits = Digits::of(seconds);
+    let digits = Digits::new(seconds);
     let mut text = Text::from_slice(&[REDUCED_CAPACITY, how, digits.as_str(), unit(seconds)]);
     text.extend_from_slice(rest);
     let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);

@@ -19,7 +19,7 @@ use pin_project_lite::pin_project;
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
 use crate::http::account::Account;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::store::SlotGuard;
 
 pin_project! {
@@ -145,7 +145,7 @@ where
 #[inline]
 pub(super) fn pass_as_decided<R, E>(
     returned: Result<Response<R>, E>,
-    gate: &Gate,
+    gate: &LayerState,
     decision: &Decision,
 ) -> Result<Response<ResponseBody<R>>, E> {
     let mut response = returned?;
@@ -160,7 +160,7 @@ pub(super) fn pass_as_decided<R, E>(
     Ok(response.map(ResponseBody::unlimited))
 }
 
-fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
+fn expose(gate: &LayerState, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
     match extensions.remove::<Decision>() {
         Some(inner) => drop(extensions.insert(inner.inside(decision.into_owned()))),
         None if gate.responses.exposes_decisions => drop(extensions.insert(decision.into_owned())),

@@ -22,7 +22,7 @@ use tower::Service;
 use super::body::{self, ResponseBody};
 use crate::http::account::{Account, ActualCost, Admitted, InTime, RateLimitHandle};
 use crate::http::admission::Admission;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::response::Refusal;
 
 pin_project! {
@@ -47,20 +47,20 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, Request<B>, S::Future, Result<S::Response, S::Error>>,
+        state: ResponseState<S, Request<B>, S::Future, Result<S::Response, S::Error>>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
     // Each `Option` is taken once, on the way to the next state.
-    enum State<S, Q, F, A> {
-        Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
+    enum ResponseState<S, Q, F, A> {
+        Admitting { gate: Arc<LayerState>, admission: Admission, call: Option<(S, Q)> },
         /// Waits in a leaky bucket, and then until the inner service is ready again.
         Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },
         Calling { #[pin] future: F, admitted: Option<Admitted> },
         /// Waits for the store to settle the request, within the layer's timeout.
-        Settling { waiting: Option<Waiting<A>> },
+        Settling { waiting: Option<SettlingResponse<A>> },
     }
 }
 
@@ -69,26 +69,26 @@ where
     S: Service<Request<B>>,
 {
     /// `inner` has been polled ready.
-    pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
-        let state = State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
+    pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<LayerState>) -> Self {
+        let state = ResponseState::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
         Self { state }
     }
 
     /// `inner` has been polled ready.
     #[inline]
     pub(crate) fn calling(inner: &mut S, request: Request<B>, admitted: Admitted) -> Self {
-        Self { state: State::calling(inner, request, admitted) }
+        Self { state: ResponseState::calling(inner, request, admitted) }
     }
 }
 
-impl<S, B, A> State<S, Request<B>, S::Future, A>
+impl<S, B, A> ResponseState<S, Request<B>, S::Future, A>
 where
     S: Service<Request<B>>,
 {
     #[inline]
     fn calling(inner: &mut S, mut request: Request<B>, mut admitted: Admitted) -> Self {
         admitted.enter(request.extensions_mut());
-        State::Calling { future: inner.call(request), admitted: Some(admitted) }
+        ResponseState::Calling { future: inner.call(request), admitted: Some(admitted) }
     }
 
     /// Waits in the queue. A clone of `inner` is polled ready afterwards, because a ready service may hold a permit.
@@ -99,7 +99,7 @@ where
         let turn = Box::pin(tokio::time::sleep(account.decision().delay()));
         let clone = inner.clone();
         drop(inner);
-        State::Queueing { turn: Some(turn), call: Some((clone, request, account)) }
+        ResponseState::Queueing { turn: Some(turn), call: Some((clone, request, account)) }
     }
 }
 
@@ -107,14 +107,14 @@ type Returned<R, E> = Result<Response<R>, E>;
 
 type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
 
-type Waiting<A> = (InTime, Box<(A, Account)>);
+type SettlingResponse<A> = (InTime, Box<(A, Account)>);
 
 /// Breaks with the response, or continues with one that has to wait for the store.
 #[inline]
 fn finish<R, E>(
     returned: Returned<R, E>,
     admitted: &mut Option<Admitted>,
-) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
+) -> ControlFlow<Passed<R, E>, SettlingResponse<Returned<R, E>>>
 where
     R: Body,
 {
@@ -143,7 +143,7 @@ where
     }
 }
 
-fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
+fn refused<B, R>(gate: &LayerState, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
 where
     B: Body + Send + 'static,
 {
@@ -173,9 +173,9 @@ where
                     let (mut inner, request) = call.take().expect("a request is decided once");
                     let next = match verdict {
                         Ok(Admitted::WithAccount(account)) if account.is_delayed() => {
-                            State::queueing(inner, request, account)
+                            ResponseState::queueing(inner, request, account)
                         }
-                        Ok(admitted) => State::calling(&mut inner, request, admitted),
+                        Ok(admitted) => ResponseState::calling(&mut inner, request, admitted),
                         Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
                     };
                     this.state.set(next);
@@ -190,18 +190,18 @@ where
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (mut inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
-                        this.state.set(State::calling(&mut inner, request, Admitted::WithAccount(account)));
+                        this.state.set(ResponseState::calling(&mut inner, request, Admitted::WithAccount(account)));
                         continue;
                     };
                     match finish(Err(error), &mut Some(Admitted::WithAccount(account))) {
-                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
+                        Continue(waiting) => this.state.set(ResponseState::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Calling { future, admitted } => {
                     let returned = ready!(future.poll(cx));
                     match finish(returned, admitted) {
-                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
+                        Continue(waiting) => this.state.set(ResponseState::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }

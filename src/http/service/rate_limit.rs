@@ -142,7 +142,7 @@ where
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
         let outer = if gate.has_handles { parts.extensions.get::<RateLimitHandle>() } else { None };
-        let admission = Admission::of(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
+        let admission = Admission::new(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
         let request = Request::from_parts(parts, body);
         match admission {
             // Most decisions are ready and most requests have no delay, so they skip all states before the call.

@@ -1,4 +1,4 @@
-//! Cached lookups: one in flight for each key, a bounded number in all, each with a timeout.
+//! CachedResult lookups: one in flight for each key, a bounded number in all, each with a timeout.
 
 use std::error::Error as StdError;
 use std::future::Future;
@@ -29,8 +29,8 @@ const LATE: Duration = Duration::from_millis(10);
 /// Time after its timeout until a lookup in flight is abandoned, because its runtime stands still.
 const GRACE: Duration = Duration::from_secs(1);
 
-type Found<V> = Result<V, Box<dyn StdError + Send + Sync>>;
-type Look<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = Found<V>> + Send>> + Send + Sync;
+type LookupResult<V> = Result<V, Box<dyn StdError + Send + Sync>>;
+type LookupFn<V> = dyn Fn(Lookup) -> Pin<Box<dyn Future<Output = LookupResult<V>> + Send>> + Send + Sync;
 
 type SharedResult<V> = Result<V, Arc<Error>>;
 
@@ -41,13 +41,13 @@ pub(crate) trait Looked: Clone + Send + Sync + 'static {
 /// Clones share the cache and the lookups in flight.
 #[derive(Clone)]
 pub(crate) struct Lookups<V> {
-    look: Arc<Look<V>>,
-    state: Arc<State<V>>,
+    look: Arc<LookupFn<V>>,
+    state: Arc<LookupState<V>>,
 }
 
-struct State<V> {
-    settings: Settings,
-    results: Cache<Key, Cached<V>>,
+struct LookupState<V> {
+    settings: LookupConfig,
+    results: Cache<Key, CachedResult<V>>,
     /// Until when a key's stale result is used at once. Not in `results`, so that it evicts none.
     late: Cache<Key, Instant>,
     in_flight: Semaphore,
@@ -56,7 +56,7 @@ struct State<V> {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Settings {
+pub(crate) struct LookupConfig {
     pub(crate) capacity: u64,
     pub(crate) lifetime: Duration,
     pub(crate) timeout: Duration,
@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 }
 
 #[derive(Clone)]
-struct Cached<V> {
+struct CachedResult<V> {
     result: SharedResult<V>,
     /// Kept apart from the cache's own TTL, because its clock cannot be set.
     expires: Instant,
@@ -82,21 +82,22 @@ impl<V: Looked> Lookups<V> {
     {
         let look = move |wanted| {
             let found = look(wanted);
-            Box::pin(async move { found.await.map_err(Into::into) }) as Pin<Box<dyn Future<Output = Found<V>> + Send>>
+            Box::pin(async move { found.await.map_err(Into::into) })
+                as Pin<Box<dyn Future<Output = LookupResult<V>> + Send>>
         };
         let (lifetime, timeout) = (Duration::from_secs(60), Duration::from_secs(1));
-        let settings = Settings { capacity: 10_000, lifetime, timeout, in_flight: 256 };
-        Self { look: Arc::new(look), state: State::new(settings) }
+        let settings = LookupConfig { capacity: 10_000, lifetime, timeout, in_flight: 256 };
+        Self { look: Arc::new(look), state: LookupState::new(settings) }
     }
 
     /// Empties the cache.
-    pub(crate) fn with(self, set: impl FnOnce(&mut Settings)) -> Self {
+    pub(crate) fn with(self, set: impl FnOnce(&mut LookupConfig)) -> Self {
         let mut settings = self.state.settings;
         set(&mut settings);
         // The bound is needed because moka panics above 1,000 years.
         settings.lifetime = settings.lifetime.min(Duration::from_secs(365 * 86_400));
         settings.in_flight = settings.in_flight.clamp(1, Semaphore::MAX_PERMITS);
-        Self { look: self.look, state: State::new(settings) }
+        Self { look: self.look, state: LookupState::new(settings) }
     }
 
     /// Pending lookups start at the first poll, and continue even if they are not polled again. Outside of a runtime
@@ -104,7 +105,7 @@ impl<V: Looked> Lookups<V> {
     pub(crate) fn find(&self, key: &Key, offered: impl FnOnce() -> RawValues) -> MaybeFuture<Result<V, Error>> {
         let stale = match now(self.state.results.get(key)) {
             Some(cached) if !cached.has_expired() => return MaybeFuture::Ready(unshared(cached.result)),
-            cached => cached.filter(Cached::is_usable),
+            cached => cached.filter(CachedResult::is_usable),
         };
         let is_late = || now(self.state.late.get(key)).is_some_and(|until| Instant::now() < until);
         if let Some(stale) = stale.as_ref().filter(|_| is_late()) {
@@ -114,7 +115,7 @@ impl<V: Looked> Lookups<V> {
         MaybeFuture::pending(async move { unshared(lookups.wait(wanted, stale).await) })
     }
 
-    async fn wait(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
+    async fn wait(self, wanted: Lookup, stale: Option<CachedResult<V>>) -> SharedResult<V> {
         let Ok(runtime) = Runtime::try_current() else {
             return (self.look)(wanted).await.map_err(|error| self.state.failure(error));
         };
@@ -131,10 +132,10 @@ impl<V: Looked> Lookups<V> {
         stale.result
     }
 
-    async fn fresh(self, wanted: Lookup, stale: Option<Cached<V>>) -> SharedResult<V> {
+    async fn fresh(self, wanted: Lookup, stale: Option<CachedResult<V>>) -> SharedResult<V> {
         let (key, again) = (wanted.key().clone(), wanted.clone());
         let entry = self.state.results.entry(key.clone());
-        let shared = entry.or_insert_with_if(self.look(wanted, stale.clone()), Cached::has_expired);
+        let shared = entry.or_insert_with_if(self.look(wanted, stale.clone()), CachedResult::has_expired);
         if let Ok(found) = timeout(self.state.settings.timeout.saturating_add(GRACE), shared).await {
             self.state.late.invalidate(&key).await;
             return found.into_value().result;
@@ -145,10 +146,10 @@ impl<V: Looked> Lookups<V> {
         found.result
     }
 
-    async fn look(&self, wanted: Lookup, stale: Option<Cached<V>>) -> Cached<V> {
-        let State { settings, in_flight, .. } = &*self.state;
+    async fn look(&self, wanted: Lookup, stale: Option<CachedResult<V>>) -> CachedResult<V> {
+        let LookupState { settings, in_flight, .. } = &*self.state;
         let Ok(_permit) = in_flight.try_acquire() else {
-            return stale.unwrap_or_else(|| Cached::new(Err(self.state.full()), Duration::ZERO));
+            return stale.unwrap_or_else(|| CachedResult::new(Err(self.state.full()), Duration::ZERO));
         };
         let look = Arc::clone(&self.look);
         // A task, because a panic is a failure of the lookup, and the cache would call the function for the next request.
@@ -156,18 +157,18 @@ impl<V: Looked> Lookups<V> {
         let failure = match found {
             Ok(Ok(Ok(found))) => {
                 let most = if found.is_nothing() { NOTHING_FOR } else { Duration::MAX };
-                return Cached::new(Ok(found), settings.lifetime.min(most));
+                return CachedResult::new(Ok(found), settings.lifetime.min(most));
             }
             Ok(Ok(Err(error))) => self.state.failure(error),
             Ok(Err(late)) => self.state.late(late),
             Err(_) => self.state.failure("the function that looks up panicked".into()),
         };
-        stale.map_or_else(|| Cached::new(Err(failure), FAILED_FOR), Cached::postponed)
+        stale.map_or_else(|| CachedResult::new(Err(failure), FAILED_FOR), CachedResult::postponed)
     }
 }
 
-impl<V: Looked> State<V> {
-    fn new(settings: Settings) -> Arc<Self> {
+impl<V: Looked> LookupState<V> {
+    fn new(settings: LookupConfig) -> Arc<Self> {
         // A result is kept until it is no longer usable. When the cache is full, keys that are rarely used are evicted.
         let longest = settings.lifetime.max(FAILED_FOR) * 2;
         let results = Cache::builder().max_capacity(settings.capacity).time_to_live(longest).build();
@@ -207,7 +208,7 @@ impl<V: Looked> State<V> {
     }
 }
 
-impl<V> Cached<V> {
+impl<V> CachedResult<V> {
     fn new(result: SharedResult<V>, lifetime: Duration) -> Self {
         let expires = Instant::now() + lifetime;
         Self { result, expires, stale_until: expires + lifetime }

@@ -19,7 +19,7 @@ pub(crate) use self::cache::{Looked, Lookups};
 #[cfg(feature = "lookup")]
 use crate::core::Key;
 
-const MOST_VALUES: usize = 64;
+const MAX_VALUES: usize = 64;
 
 /// Key of a lookup, and the values it was made from.
 ///
@@ -107,7 +107,7 @@ impl Lookup {
 impl RawValues {
     /// Keeps at most 64 values. A key from a later value is looked up without it.
     pub(crate) fn push(&mut self, value: impl AsRef<[u8]>) {
-        if self.values.len() < MOST_VALUES {
+        if self.values.len() < MAX_VALUES {
             self.values.push(value.as_ref().into());
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::shared::{MOST_IN_ROW, MOST_IN_WINDOW, WINDOW_MS};
+use super::shared::{MAX_IN_ROW, MAX_IN_WINDOW, WINDOW_MS};
 use super::*;
 
 /// A breaker that keeps every outcome of the window, and knows of each call in which phase it was made.
@@ -65,8 +65,8 @@ impl BreakerModel {
         }
         self.in_row = if failed { self.in_row + 1 } else { 0 };
         let failures = self.window.iter().filter(|(_, failed)| *failed).count() as u64;
-        let rate = failures >= MOST_IN_WINDOW && 2 * failures >= self.window.len() as u64;
-        let opens = failed && (self.in_row >= MOST_IN_ROW || rate);
+        let rate = failures >= MAX_IN_WINDOW && 2 * failures >= self.window.len() as u64;
+        let opens = failed && (self.in_row >= MAX_IN_ROW || rate);
         if opens {
             let again = self.closed.filter(|(at, _)| now - at < WINDOW_MS).map_or(0, |(_, probes)| probes);
             (self.phase, self.open) = (self.phase + 1, Some((again, 0, now + wait_after(again))));
@@ -102,7 +102,7 @@ proptest! {
         traced in vec((any::<u64>(), 0.0..1.0_f64, 0.0..1.0_f64, any::<prop::sample::Index>()), 1..250),
     ) {
         let (breaker, mut model, mut now) = (Breaker::new(), BreakerModel::default(), start);
-        let mut calls: Vec<(Permit, u64)> = Vec::new();
+        let mut calls: Vec<(CallPermit, u64)> = Vec::new();
         for (wait, chance, delay, which) in traced {
             now += wait % longest;
             let (permit, phase) = (breaker.acquire(|| now), model.acquire(now));

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-const MOST_SHARDS: usize = 64;
+const MAX_SHARDS: usize = 64;
 
 #[derive(Debug)]
 pub(in crate::store) struct Shards<T> {
@@ -31,7 +31,7 @@ pub(in crate::store) struct Locked<'a, T> {
 impl<T> Shards<T> {
     pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
         // A power of two, because bits of the hash select a shard.
-        let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
+        let shards = 1 << (capacity / least).clamp(1, MAX_SHARDS).ilog2();
         let shards = (0..shards).map(|_| Padded(Mutex::new(make(capacity / shards)))).collect();
         Self { shards }
     }

@@ -85,7 +85,7 @@ impl Engine {
             let (taken, change) = changed(taken, change);
             let request = Request::adjustment(&self.prefix, before, &taken, change, || self.time.now_ms());
             let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-            let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
+            let sent = self.servers.settle(Job::new(request, Timeout::for_settlement(self.budget), slot));
             let taken = taken.into_owned();
             MaybeFuture::pending(async move {
                 let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
@@ -198,7 +198,7 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDec
             return Ok(decided_one(id, check, &step_of_one(check, part)?));
         }
         let checks = with_bans(checks);
-        let verdict = Verdict::of(&checks, part)?;
+        let verdict = Verdict::evaluate(&checks, part)?;
         Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
     match read() {

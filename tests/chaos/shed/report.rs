@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::app::{INSTANCES, LIFE, OTHERS};
 use super::jobs::Seen;
 use crate::case::{Case, Setup};
-use crate::report::{BOUND, BUSY, FEW_PERCENT, MOST_PERCENT, RETURN, WARMING};
+use crate::report::{BOUND, BUSY, FEW_PERCENT, MAX_PERCENT, RETURN, WARMING};
 use crate::rig::Times;
 use crate::sample::{By, Latency, Request, Sample as SampleOf, Shedder, percent};
 use crate::table::{Report, millis, told};
@@ -86,7 +86,7 @@ pub(super) fn report(case: &Case, times: Times, all: &[Sample], outcome: &Outcom
         (late > 0, format!("{late} requests took more than {BOUND:?}")),
         (shed_by_worker > 0, format!("{shed_by_worker} were shed as requests wait for Redis")),
         (again.is_none_or(|again| again > RETURN), format!("Redis decided again after {again:?}")),
-        (case.is_outage && fallback < MOST_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
+        (case.is_outage && fallback < MAX_PERCENT, format!("Redis was not away: {fallback:.1}% by the fallback")),
         (!case.is_outage && fallback > FEW_PERCENT, format!("{fallback:.1}% were left to the fallback")),
         (!case.is_outage && back.is_some_and(|back| back > BACK), format!("slots were back {back:?} after the end")),
     ]);

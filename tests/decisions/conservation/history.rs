@@ -21,9 +21,9 @@ const OPERATIONS: [u64; 2] = [4_000, 100_000];
 const KEYS: usize = 64;
 const STEPS: usize = 60;
 /// Requests of one key at once.
-const MOST_OPEN: usize = 6;
+const MAX_OPEN: usize = 6;
 /// In case that what is awaited never happens.
-const MOST_LOOKS: usize = 10_000;
+const MAX_LOOKS: usize = 10_000;
 
 const S: u64 = 1_000_000;
 /// Redis forgets by its own clock: so no window ends soon.
@@ -95,7 +95,7 @@ impl<S: Store> History<S> {
         let (open, rng) = (&mut self.open[key], &mut self.rng);
         self.operations += 1;
         open.retain(|open| !open.served.is_finished() || is_used_later(open, rng));
-        if open.is_empty() || open.len() < MOST_OPEN && rng.u32(..3) == 0 {
+        if open.is_empty() || open.len() < MAX_OPEN && rng.u32(..3) == 0 {
             let layer = self.layers[rng.usize(..self.layers.len())].clone();
             open.push(request(&layer, &format!("{number}-{key}"), rng.u64(1..4)));
             return;
@@ -121,7 +121,7 @@ impl<S: Store> History<S> {
     /// Lets the store answer all, and requests what follows from that.
     async fn quiet(&self) {
         let mut calm = 0;
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }

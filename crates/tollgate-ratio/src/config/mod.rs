@@ -16,7 +16,7 @@ use crate::builder::{check_life, check_report, check_shards, check_tick};
 use crate::{RatioStore, RatioStoreBuilder, Tally};
 
 /// Each takes about a kilobyte.
-const MOST_KEYS: usize = 10_000_000;
+const MAX_KEYS: usize = 10_000_000;
 
 /// The ratio store of a TOML file, whose table `[ratios]` this reads: what other tables hold is for other crates.
 ///
@@ -144,8 +144,8 @@ impl RatioTable {
     fn checked(self) -> Result<RatioConfig, Fault> {
         let tick = self.tick.as_ref().map(|tick| tick.get_ref().0);
         let keys = |keys: u64| match usize::try_from(keys) {
-            Ok(keys) if (1..=MOST_KEYS).contains(&keys) => Ok(keys),
-            _ => Err(Error::invalid(format!("keys {keys} is not allowed: give 1 to {MOST_KEYS}"))),
+            Ok(keys) if (1..=MAX_KEYS).contains(&keys) => Ok(keys),
+            _ => Err(Error::invalid(format!("keys {keys} is not allowed: give 1 to {MAX_KEYS}"))),
         };
         Ok(RatioConfig {
             tick: check(self.tick, |Period(tick)| check_tick(tick).map(|()| tick))?,

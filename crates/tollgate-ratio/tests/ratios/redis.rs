@@ -13,7 +13,7 @@ use crate::support::server::RedisServer;
 /// A tick in which a busy machine gets things done. Reports have a quarter of it.
 const LONG: Duration = Duration::from_secs(60);
 /// How long a test tries again what a busy machine was too late for.
-const MOST_TRIED: Duration = Duration::from_secs(60);
+const MAX_TRIED: Duration = Duration::from_secs(60);
 /// A budget that a busy machine does not use up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,7 +38,7 @@ async fn look<const N: usize>(tally: &RedisStore, tick: Duration, counters: [u64
     loop {
         let counters = counters.map(|counter| Offered::new(id(counter), 0, 0, 1_000));
         match tally.report(Report::new(tick, 0).live(false).counters(counters)).await {
-            Err(error) if error.is_timeout() && start.elapsed() < MOST_TRIED => {}
+            Err(error) if error.is_timeout() && start.elapsed() < MAX_TRIED => {}
             totals => return totals.expect("the server is there"),
         }
     }

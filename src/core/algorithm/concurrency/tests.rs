@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, CounterState, Step};
 use crate::core::{Change, Quota};
 
 /// Ticks of a life, and of the part of it that one cohort takes slots for.
@@ -12,7 +12,7 @@ const LIFE: u64 = 8_000_000;
 const PART: u64 = LIFE / 8;
 
 /// How long a cohort counts.
-const LONGEST: u64 = LIFE + PART;
+const MAX_LIFE: u64 = LIFE + PART;
 
 const QUOTA: Quota = Quota::concurrency(5).slot_ttl(Duration::from_micros(LIFE));
 
@@ -26,7 +26,7 @@ enum SlotEvent {
 
 fn any_event() -> impl Strategy<Value = SlotEvent> {
     prop_oneof![
-        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(LONGEST)].prop_map(SlotEvent::Pause),
+        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(MAX_LIFE)].prop_map(SlotEvent::Pause),
         (0..4_u64).prop_map(SlotEvent::Take),
         any::<usize>().prop_map(|place| SlotEvent::Change(Change::Refund, place)),
         any::<usize>().prop_map(|place| SlotEvent::Change(Change::Renew, place)),
@@ -36,7 +36,7 @@ fn any_event() -> impl Strategy<Value = SlotEvent> {
 /// A counter, and the slots of processes that keep what they have taken, the expired ones too: the stamp of each, and
 /// when it was taken or renewed.
 struct SlotCounter {
-    state: Option<State>,
+    state: Option<CounterState>,
     now: u64,
     slots: Vec<(u64, u64)>,
 }
@@ -47,7 +47,7 @@ impl SlotCounter {
     }
 
     fn live(&self) -> impl Iterator<Item = u64> {
-        self.slots.iter().map(|(stamp, _)| stamp + LONGEST).filter(|end| *end > self.now)
+        self.slots.iter().map(|(stamp, _)| stamp + MAX_LIFE).filter(|end| *end > self.now)
     }
 
     fn meets(&mut self, event: &SlotEvent) {
@@ -65,7 +65,7 @@ impl SlotCounter {
                 let (stamp, _) = self.slots.swap_remove(place % self.slots.len());
                 let adjusted = QUOTA.adjust(self.state.as_ref(), self.now, Adjustment::new(change(1), stamp));
                 let Adjusted { units, state } = adjusted;
-                assert_eq!(units, u64::from(stamp + LONGEST > self.now), "a slot of {stamp}");
+                assert_eq!(units, u64::from(stamp + MAX_LIFE > self.now), "a slot of {stamp}");
                 self.state = state.map(|(state, _)| state).or(self.state.take());
                 if matches!(change(1), Change::Renew(_)) {
                     self.slots.push((self.decide(0).stamp, self.now));
@@ -90,7 +90,7 @@ proptest! {
             for (stamp, since) in &counter.slots {
                 prop_assert!(stamp <= since && *since < stamp + PART, "{stamp} since {since}");
             }
-            if let Some(State::Slots { cohorts }) = &counter.state {
+            if let Some(CounterState::Slots { cohorts }) = &counter.state {
                 prop_assert!(cohorts.len() <= 10 && cohorts.windows(2).all(|two| two[0].0 + PART <= two[1].0));
             }
         }

@@ -28,17 +28,17 @@ fn nothing_overflows() {
 
 #[test]
 fn a_stream_that_charges_every_chunk_keeps_few_parts_and_all_units() {
-    let mut parts = Parts::new(StoreId::new(), &taken(1));
+    let mut parts = DebtParts::new(StoreId::new(), &taken(1));
     for stamp in 1..10_000 {
         parts.add(2, stamp);
         parts.add(1, stamp);
     }
-    assert_eq!((parts.units(), parts.each.len()), (1 + 3 * 9_999, MOST_PARTS));
+    assert_eq!((parts.units(), parts.each.len()), (1 + 3 * 9_999, MAX_PARTS));
 }
 
 #[test]
 fn the_last_units_are_refunded_first_and_no_more_than_there_are() {
-    let mut parts = Parts::new(StoreId::new(), &taken(2));
+    let mut parts = DebtParts::new(StoreId::new(), &taken(2));
     parts.add(3, 2);
     parts.add(4, 3);
     let (receipt, changes) = parts.refund(5);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use shared::{Breaker, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
+use shared::{Breaker, BreakerState, CallPermit, FIRST_WAIT_MS, MAX_IN_ROW, Recent};
 
 #[allow(
     dead_code,
@@ -28,7 +28,7 @@ mod sync {
 
 /// Takes a permit, which there has to be.
 #[track_caller]
-fn acquire(breaker: &Breaker, now: u64) -> Permit {
+fn acquire(breaker: &Breaker, now: u64) -> CallPermit {
     breaker.acquire(|| now).expect("a permit")
 }
 
@@ -48,11 +48,11 @@ fn asks(now: u64) -> Part {
     part(move |breaker| breaker.acquire(|| now).is_some())
 }
 
-fn succeeds(permit: Permit, now: u64) -> Part {
+fn succeeds(permit: CallPermit, now: u64) -> Part {
     part(move |breaker| breaker.succeeded(permit, || now))
 }
 
-fn fails(permit: Permit, now: u64) -> Part {
+fn fails(permit: CallPermit, now: u64) -> Part {
     part(move |breaker| breaker.failed(permit, now).is_some())
 }
 
@@ -86,7 +86,7 @@ fn count(results: &[bool]) -> usize {
 fn one_of_those_who_come_in_one_interval_probes() {
     for (times, most) in [([50, 51, 52], 1), ([50, 60, 150], 2)] {
         let asking = move |_: &Breaker| times.map(asks);
-        explore(MOST_IN_ROW, asking, move |breaker, probes| {
+        explore(MAX_IN_ROW, asking, move |breaker, probes| {
             assert!((1..=most).contains(&count(&probes)) && count(&probes[..2]) <= 1, "{probes:?} at {times:?}");
             assert_eq!(breaker.state(), BreakerState::HalfOpen);
         });
@@ -96,7 +96,7 @@ fn one_of_those_who_come_in_one_interval_probes() {
 #[test]
 fn of_probes_that_succeed_at_once_one_closes() {
     let probes = |breaker: &Breaker| [50, 150, 350].map(|now| succeeds(acquire(breaker, now), 360));
-    explore(MOST_IN_ROW, probes, |breaker, closed| {
+    explore(MAX_IN_ROW, probes, |breaker, closed| {
         assert_eq!((count(&closed), breaker.state()), (1, BreakerState::Closed));
     });
 }
@@ -111,7 +111,7 @@ fn a_probe_that_succeeds_closes_it_whatever_the_others_do_meanwhile() {
         });
         [succeeds(first, 360), fails(second, 360), leaves]
     };
-    explore(MOST_IN_ROW, probes, |breaker, [closed, ..]| {
+    explore(MAX_IN_ROW, probes, |breaker, [closed, ..]| {
         assert!(closed);
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
     });
@@ -120,7 +120,7 @@ fn a_probe_that_succeeds_closes_it_whatever_the_others_do_meanwhile() {
 #[test]
 fn it_opens_once_and_at_the_last_failure_however_many_are_reported_at_once() {
     let failures = |breaker: &Breaker| [(); 3].map(|()| fails(acquire(breaker, 7), 7));
-    explore(MOST_IN_ROW - 2, failures, |breaker, opened| {
+    explore(MAX_IN_ROW - 2, failures, |breaker, opened| {
         assert_eq!((count(&opened), breaker.state()), (1, BreakerState::Open));
         assert_eq!(breaker.failing_since(), Some(0));
         assert_eq!(breaker.next_probe(7).as_millis(), FIRST_WAIT_MS.into());
@@ -145,7 +145,7 @@ fn no_failure_and_no_reply_is_forgotten() {
 fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     let reports = |breaker: &Breaker| {
         let [first, second] = [(); 2].map(|()| acquire(breaker, 0));
-        fail(breaker, MOST_IN_ROW, 0);
+        fail(breaker, MAX_IN_ROW, 0);
         [succeeds(first, 60), fails(second, 60), succeeds(acquire(breaker, FIRST_WAIT_MS), 60)]
     };
     explore(0, reports, |breaker, results| {
@@ -176,7 +176,7 @@ fn failures_in_a_row_do_not_begin_before_the_last_reply() {
 fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
     let parts = |breaker: &Breaker| {
         let later = part(|breaker| {
-            let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
+            let permits: Vec<_> = (0..MAX_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
             let is_closed = permits.len() == 5 && permits.iter().all(|permit| !permit.is_probe());
             if is_closed {
                 permits.into_iter().for_each(|permit| _ = breaker.failed(permit, 61));
@@ -188,10 +188,10 @@ fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
         });
         [succeeds(acquire(breaker, 50), 60), later]
     };
-    explore(MOST_IN_ROW, parts, |breaker, [_, closed_again]| {
+    explore(MAX_IN_ROW, parts, |breaker, [_, closed_again]| {
         // Once all have reported, the last one stands: it closed after two probes, or three.
         if closed_again {
-            fail(breaker, MOST_IN_ROW, 2_002);
+            fail(breaker, MAX_IN_ROW, 2_002);
             assert!(breaker.next_probe(2_002).as_millis() >= 200);
         }
     });

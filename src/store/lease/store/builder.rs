@@ -9,7 +9,7 @@ use crate::store::{Clock, Store, SystemClock};
 const DEFAULT_SHARE: f64 = 0.1;
 const DEFAULT_CAPACITY: usize = 10_000;
 /// The cells of this many keys, allocated at once, take 1 GiB.
-const MOST_CAPACITY: usize = 1 << 24;
+const MAX_CAPACITY: usize = 1 << 24;
 
 /// Settings of a [`LeaseStore`].
 ///
@@ -109,9 +109,9 @@ impl LeaseStoreBuilder {
                 self.share
             )));
         }
-        if self.capacity > MOST_CAPACITY {
+        if self.capacity > MAX_CAPACITY {
             return Err(Error::invalid(format!(
-                "a capacity of {} hot keys is not allowed: give at most {MOST_CAPACITY}",
+                "a capacity of {} hot keys is not allowed: give at most {MAX_CAPACITY}",
                 self.capacity
             )));
         }

@@ -18,7 +18,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
-use crate::store::breaker::{FIRST_WAIT_MS, Outage, Permit, ReportedBreaker, Whose};
+use crate::store::breaker::{CallPermit, FIRST_WAIT_MS, Outage, ReportedBreaker, Whose};
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
 
@@ -71,11 +71,11 @@ impl Primary {
     }
 
     /// The caller must [report](Self::report) the outcome. The error of an open breaker has the outage.
-    pub(super) fn acquire(&self) -> Result<Permit, Error> {
+    pub(super) fn acquire(&self) -> Result<CallPermit, Error> {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }
 
-    pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
+    pub(super) fn report(&self, permit: CallPermit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
             Some(failure) => {
@@ -87,7 +87,7 @@ impl Primary {
     }
 
     /// Releases the permit of a caller that left. The call may not have been made.
-    pub(super) fn gave_up(&self, permit: Permit) {
+    pub(super) fn gave_up(&self, permit: CallPermit) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + FIRST_WAIT_MS);
     }
 

@@ -35,10 +35,10 @@ impl From<OutOfStep> for io::Error {
 }
 
 /// The longest reply, in bytes: a batch of whole logs.
-const LONGEST: usize = 64 << 20;
+const MAX_REPLY: usize = 64 << 20;
 
 /// The longest line, in bytes. Errors of scripts quote their arguments.
-const LONGEST_LINE: usize = 64 << 10;
+const MAX_LINE: usize = 64 << 10;
 
 const DEEPEST: u8 = 32;
 
@@ -65,8 +65,8 @@ fn length(value: &[u8]) -> Result<Option<(usize, usize)>, OutOfStep> {
     let mut length = 0;
     for (place, byte) in value.iter().enumerate().skip(1) {
         match byte {
-            b'0'..=b'9' if length <= LONGEST => length = 10 * length + usize::from(byte - b'0'),
-            b'\r' if place > 1 && length <= LONGEST => {
+            b'0'..=b'9' if length <= MAX_REPLY => length = 10 * length + usize::from(byte - b'0'),
+            b'\r' if place > 1 && length <= MAX_REPLY => {
                 return match value.get(place + 1) {
                     Some(b'\n') => Ok(Some((place + 2, length))),
                     Some(_) => Err(OutOfStep),
@@ -121,7 +121,7 @@ fn line(received: &[u8], start: usize) -> Result<Option<usize>, OutOfStep> {
     match rest.iter().position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && rest[end - 1] == b'\r' => Ok(Some(start + end + 1)),
         Some(_) => Err(OutOfStep),
-        None if rest.len() > LONGEST_LINE => Err(OutOfStep),
+        None if rest.len() > MAX_LINE => Err(OutOfStep),
         None => Ok(None),
     }
 }
@@ -292,6 +292,6 @@ mod tests {
         for wrong in wrong {
             assert_eq!(next(wrong).map(drop), Err(OutOfStep), "{wrong:?}");
         }
-        assert_eq!(next(&vec![b'+'; LONGEST_LINE + 2]).map(drop), Err(OutOfStep));
+        assert_eq!(next(&vec![b'+'; MAX_LINE + 2]).map(drop), Err(OutOfStep));
     }
 }

@@ -39,7 +39,7 @@ pub(in crate::store::redis) struct Program {
 
 impl Program {
     /// The first call makes the program. Concurrent calls wait for it.
-    pub(super) fn of(calls: Calls, needs: Needs) -> &'static Self {
+    pub(super) fn shared(calls: Calls, needs: Needs) -> &'static Self {
         static SCRIPTS: [OnceLock<Program>; Needs::SETS] = [const { OnceLock::new() }; Needs::SETS];
         match calls {
             Calls::Scripts => SCRIPTS[needs.set()].get_or_init(|| Self::script(needs, needs.entry())),

@@ -60,15 +60,15 @@ pub(super) struct Needs(u16);
 impl Needs {
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    pub(super) fn of_wide(algorithm: Algorithm) -> Self {
-        Self(Self::of(algorithm).0 | WIDE)
+    pub(super) fn for_wide(algorithm: Algorithm) -> Self {
+        Self(Self::for_algorithm(algorithm).0 | WIDE)
     }
 
-    pub(super) fn of_calendars() -> Self {
+    pub(super) fn for_calendars() -> Self {
         Self(CALENDAR)
     }
 
-    pub(super) fn of(algorithm: Algorithm) -> Self {
+    pub(super) fn for_algorithm(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
@@ -103,7 +103,8 @@ impl Needs {
 
     /// Returns the fast path that runs before the entry: only for one check of one algorithm.
     fn lone(self) -> Option<&'static str> {
-        let algorithm = ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::of(*algorithm).0 | SINGLE)?;
+        let algorithm =
+            ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::for_algorithm(*algorithm).0 | SINGLE)?;
         match algorithm.facts().layout {
             Layout::Falling => Some("lone_level"),
             Layout::Count => Some("lone_count"),
@@ -120,7 +121,7 @@ impl Needs {
             return self.0 & CALENDAR != 0;
         }
         let named = ALGORITHMS.into_iter().find(|named| named.as_str() == algorithm);
-        named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)
+        named.is_none_or(|named| self.0 & Self::for_algorithm(named).0 != 0 && self.0 & bit == bit)
     }
 }
 
