@@ -131,7 +131,7 @@ fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error>
         ("ban", rule.banning().is_some()),
     ];
     match wrong.iter().find(|(_, is_set)| *is_set) {
-        Some((option, _)) => fault(&format!("it counts {unit}, of which a request takes none: leave out {option}")),
+        Some((option, _)) => fault(&format!("it counts {unit}, of which a request takes none: remove {option}")),
         None => Ok(policy.in_units(unit)),
     }
 }

@@ -198,7 +198,7 @@ pub(crate) fn has_units(policy: &PolicyName, quota: &Quota) -> Result<(), Error>
     }
     let (policy, algorithm) = (policy.as_str(), quota.algorithm().as_str());
     Err(Error::invalid(format!(
-        "policy {policy:?}: a {algorithm} has no units that are taken by the number, and refunded: give a token_bucket, \
+        "policy {policy:?}: a {algorithm} has no units that are taken by the number, and refunded: use a token_bucket, \
          or a window"
     )))
 }

@@ -96,7 +96,7 @@ impl Limits {
         if let Some((_, rule)) = rules.iter().enumerate().find(is_taken) {
             return Err(Error::invalid(format!(
                 "the name {:?} is given to two policies that are decided together: counters, \
-                 headers and metrics could not tell them apart: give each its own",
+                 headers and metrics could not tell them apart: each needs its own",
                 rule.name().as_str()
             )));
         }

@@ -289,7 +289,7 @@ impl Share {
     pub(crate) fn new(fraction: f64) -> Result<Self, Error> {
         if !(fraction > 0.0 && fraction < 1.0) {
             return Err(Error::invalid(format!(
-                "reserve {fraction} is not allowed: give a fraction above 0 and below 1"
+                "reserve {fraction} is not allowed: use a fraction above 0 and below 1"
             )));
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]

@@ -131,7 +131,7 @@ impl Limiter {
         for rule in places.iter().map(|place| &limits.rules[*place]) {
             let (name, cost, most) = (rule.name().as_str(), rule.units(), rule.quota().capacity());
             if rule.banning().is_some() {
-                return Err(Error::invalid(format!("rule {name:?} bans keys that wait: leave out the ban")));
+                return Err(Error::invalid(format!("rule {name:?} bans keys that wait: remove the ban")));
             }
             if cost > most && rule.mode() == Mode::Enforce {
                 let text = format!("rule {name:?} costs {cost} and holds {most} at most: it would never be ready");

@@ -136,7 +136,7 @@ fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
     }
     // What was given, and what is allowed.
     let nodelay = Quota::leaky_bucket(1, HOUR).try_nodelay(3).expect_err("it is too much").to_string();
-    assert!(nodelay.contains("nodelay 3 is more than the queue holds: give at most 1"), "{nodelay}");
+    assert!(nodelay.contains("nodelay 3 is more than the queue holds: it must be at most 1"), "{nodelay}");
 }
 
 #[test]

@@ -150,7 +150,7 @@ pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     if (TICKS[0]..=TICKS[1]).contains(&tick) && tick.subsec_nanos().is_multiple_of(1_000_000) {
         return Ok(());
     }
-    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds")))
+    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: allowed are 100ms to 60s, in whole milliseconds")))
 }
 
 /// Checks a life, of ticks that were checked; of the default ones, if none is given.
@@ -164,17 +164,18 @@ pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), E
     } else {
         return Ok(());
     };
-    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: give {least:?} to {most:?}")))
+    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: allowed are {least:?} to {most:?}")))
 }
 
 pub(crate) fn check_report(counters: u64) -> Result<usize, Error> {
     let checked = usize::try_from(counters).ok().filter(|counters| (1..=MAX_REPORT).contains(counters));
-    checked.ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: give 1 to 512")))
+    checked
+        .ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: allowed are 1 to 512")))
 }
 
 pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
     let checked = u8::try_from(shards).ok().filter(|shards| (1..=MAX_SHARDS).contains(shards));
-    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")))
+    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: allowed are 1 to 16")))
 }
 
 /// Checks that a policy can be limited by a ratio, with this tick, or the default one.
@@ -185,10 +186,10 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
     let text = if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
     } else if *bans {
-        format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
+        format!("policy {name:?} has a ban, which this store does not have: choose another store")
     } else if u128::from(quota.limit()) * tick.as_micros() < u128::from(MIN_UNITS) * quota.window().as_micros() {
         format!(
-            "policy {name:?} admits fewer than {MIN_UNITS} units in a tick of {tick:?}, too few for a ratio: give a \
+            "policy {name:?} admits fewer than {MIN_UNITS} units in a tick of {tick:?}, too few for a ratio: use a \
              longer tick, or use another store"
         )
     } else {
@@ -204,7 +205,7 @@ pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Erro
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
     } else if window > MAX_WINDOW {
         format!(
-            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
+            "policy {name:?} has a window of {window:?}, and ratios are of rates: it must be at most 60s, or use another store"
         )
     } else {
         return Ok(());

@@ -38,7 +38,7 @@ type ThrottleReply = (i64, i64, i64, i64, i64);
 pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
-            "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
+            "redis-cell decides one policy a request, and {:?} is another: one is allowed{OR_SCRIPTS}",
             second.policy.as_str()
         )));
     }
@@ -68,17 +68,17 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
     let (limit, window) = (quota.limit(), quota.window());
     let interval = ((window.as_secs().saturating_mul(1_000_000_000)) as f64 / limit as f64) as u64;
     let text = if quota.algorithm() != Algorithm::TokenBucket {
-        format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm())
+        format!("redis-cell has no {}: use a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
-        format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
+        format!("redis-cell counts in whole seconds, not in {window:?}: use a window of some")
     } else if interval < MIN_INTERVAL {
-        format!("limit {limit} over {window:?} is beyond redis-cell: give at most 1000 a second")
+        format!("limit {limit} over {window:?} is beyond redis-cell: it must be at most 1000 a second")
     } else if bans {
-        "redis-cell bans no keys: leave it out".to_owned()
+        "redis-cell bans no keys".to_owned()
     } else if reserves {
-        "redis-cell keeps no reserve: leave it out".to_owned()
+        "redis-cell keeps no reserve".to_owned()
     } else if settles == Settles::ByOutcome {
-        let all = "leave out count, metered and refund_dropped, and leases around the store";
+        let all = "remove count, metered and refund_dropped, and leases around the store";
         format!("redis-cell neither gives units back nor charges them later: {all}")
     } else {
         return Ok(interval);

@@ -95,7 +95,7 @@ impl FleetShedLayer {
     /// for other requests, the name is not that of a policy or has more than 57 characters, or the store has no slots.
     pub fn try_new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Result<Self, Error> {
         let Some(hold) = quota.longest_hold() else {
-            let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
+            let message = format!("a fleet shedder counts requests at once, not {quota}: use Quota::concurrency(...)");
             return Err(Error::invalid(message));
         };
         let slots = |limit| Quota::try_concurrency(limit)?.try_slot_ttl(quota.window())?.try_max_hold(hold);
@@ -157,7 +157,9 @@ impl FleetShedLayer {
 pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
     if name.len() > MAX_NAME {
         let length = name.chars().count();
-        return Err(Error::invalid(format!("shedder name {name:?} has {length} characters: give at most {MAX_NAME}")));
+        return Err(Error::invalid(format!(
+            "shedder name {name:?} has {length} characters: at most {MAX_NAME} are allowed"
+        )));
     }
     PolicyName::try_from(name)
 }
@@ -169,7 +171,7 @@ pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
 /// If the reserve is not a fraction above 0 and below 1, or leaves none.
 pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
     if !(reserve > 0.0 && reserve < 1.0) {
-        return Err(Error::invalid(format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1")));
+        return Err(Error::invalid(format!("reserve {reserve} is not allowed: use a fraction above 0 and below 1")));
     }
     // In millionths, as 0.07 of 100 is a little more than 7 in binary.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]
@@ -180,7 +182,7 @@ pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
         return Ok(others);
     }
     Err(Error::invalid(format!(
-        "reserve {reserve} of {limit} leaves nothing for requests that are not critical: give a larger limit or a \
+        "reserve {reserve} of {limit} leaves nothing for requests that are not critical: use a larger limit or a \
          smaller reserve"
     )))
 }

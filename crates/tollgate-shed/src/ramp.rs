@@ -192,16 +192,16 @@ impl Ramp {
     fn checked(self) -> Result<Self, Error> {
         let Self { good, bad, first, all, recovery } = self;
         let message = if !(good > 0.0 && good < bad && bad.is_finite()) {
-            format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad")
+            format!("thresholds {good} and {bad} are out of order: use good above 0 and below bad")
         } else if first < Duration::from_secs(1) || first >= all || all > MAX_SAMPLE {
             format!(
-                "shedding from {first:?} to {all:?} is out of order: give a first time of at least 1s, and a later one \
+                "shedding from {first:?} to {all:?} is out of order: use a first time of at least 1s, and a later one \
                  for all, at most 1 day"
             )
         } else if recovery < all {
             format!("recovery {recovery:?} is faster than shedding, {all:?}: it would flap; give at least that")
         } else if recovery > MAX_SAMPLE {
-            format!("recovery {recovery:?} is not allowed: give at most 1 day")
+            format!("recovery {recovery:?} is not allowed: it must be at most 1 day")
         } else {
             return Ok(self);
         };

@@ -151,10 +151,10 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// If a setting is 0.
     pub fn try_build(self) -> Result<BackendStore<B>, Error> {
         if self.budget.is_zero() {
-            return Err(Error::invalid("a timeout of 0 decides nothing: give a longer one"));
+            return Err(Error::invalid("a timeout of 0 decides nothing: use a longer one"));
         }
         if self.transactions == 0 {
-            return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
+            return Err(Error::invalid("0 transactions at once decide nothing: at least 1 is needed"));
         }
         let shared = BackendInner::new(self.backend, self.budget.min(MAX_TTL), self.transactions);
         Ok(BackendStore { shared: Arc::new(shared) })

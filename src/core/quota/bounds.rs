@@ -26,7 +26,7 @@ const MAX_LONG_LOG: u64 = 1_000_000;
 /// The longest that a request holds its slots, in seconds, unless another time is set.
 const HOLD: u32 = 3_600;
 
-const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
+const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: at least 1 is needed");
 
 impl Quota {
     /// The same algorithm and window with fewer units.
@@ -50,16 +50,16 @@ impl Quota {
             return Err(ZERO_LIMIT);
         }
         if window.is_zero() {
-            return Err(Fault::plain("window 0s is no period: give at least 1us"));
+            return Err(Fault::plain("window 0s is no period: it must be at least 1us"));
         }
         if !window.as_nanos().is_multiple_of(tick_nanos) {
             return Err(Fault::plain(
-                "window {window} is not a whole number of ticks: give whole microseconds up to 60s, whole milliseconds \
+                "window {window} is not a whole number of ticks: use whole microseconds up to 60s, whole milliseconds \
                  above",
             ));
         }
         if ticks >= (MAX_TICKS / 4) as u128 {
-            return Err(Fault::plain("window {window} is too long: give less than 69 years"));
+            return Err(Fault::plain("window {window} is too long: it must be less than 69 years"));
         }
         let given = window.as_nanos();
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
@@ -67,11 +67,11 @@ impl Quota {
         if let Some(longest) = facts.longest_window
             && window > longest
         {
-            return Err(Fault::plain("window {window} is too long for a {name}: give less than {bound} days")
+            return Err(Fault::plain("window {window} is too long for a {name}: it must be less than {bound} days")
                 .bound(longest / MILLIS_A_DAY));
         }
         if given < facts.shortest_window.as_nanos() {
-            return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: give at least {bound}s")
+            return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: it must be at least {bound}s")
                 .bound(facts.shortest_window.as_secs()));
         }
         let most = algorithm.most_units(window);
@@ -101,17 +101,17 @@ impl Quota {
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::new(places, "queue {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(places, "queue {given} is for a leaky bucket only"));
         }
         let most = self.most_capacity() - 1;
         if places > most {
-            return Err(Fault::new(places, "queue {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(places, "queue {given} is too large: it must be at most {bound}").bound(most));
         }
         let least = self.extra as u64;
         if places < least {
             return Err(Fault::new(
                 places,
-                "queue {given} is too short for the requests that start at once: give at least {bound}",
+                "queue {given} is too short for the requests that start at once: it must be at least {bound}",
             )
             .bound(least));
         }
@@ -120,20 +120,20 @@ impl Quota {
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::new(requests, "nodelay {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(requests, "nodelay {given} is for a leaky bucket only"));
         }
         if requests == 0 {
-            return Err(Fault::plain("nodelay 0 lets nothing start: give at least 1"));
+            return Err(Fault::plain("nodelay 0 lets nothing start: it must be at least 1"));
         }
         if requests > self.capacity && self.capacity < MAX_AT_ONCE {
             return Err(Fault::new(
                 requests,
-                "nodelay {given} is more than the queue holds: give at most {bound}, or a longer queue",
+                "nodelay {given} is more than the queue holds: it must be at most {bound}, or a longer queue",
             )
             .bound(self.capacity));
         }
         if requests > MAX_AT_ONCE {
-            return Err(Fault::new(requests, "nodelay {given} is too large: give at most 2^32"));
+            return Err(Fault::new(requests, "nodelay {given} is too large: it must be at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -142,21 +142,21 @@ impl Quota {
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Burst) {
-            return Err(Fault::new(burst, "burst {given} is for a token bucket only: leave it out"));
+            return Err(Fault::new(burst, "burst {given} is for a token bucket only"));
         }
         if burst == 0 {
-            return Err(Fault::plain("burst 0 admits nothing: give at least 1"));
+            return Err(Fault::plain("burst 0 admits nothing: at least 1 is needed"));
         }
         let most = self.most_capacity();
         if burst > most {
-            return Err(Fault::new(burst, "burst {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(burst, "burst {given} is too large: it must be at most {bound}").bound(most));
         }
         Ok(Self { capacity: burst, ..self })
     }
 
     pub(super) const fn checked_life(self, life: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::plain("slot_ttl {window} is for a concurrency only: leave it out").window(life));
+            return Err(Fault::plain("slot_ttl {window} is for a concurrency only").window(life));
         }
         match Self::checked(self.algorithm, self.limit, life) {
             Ok(quota) => Ok(Self { extra: self.extra, ..quota }),
@@ -166,14 +166,14 @@ impl Quota {
 
     pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::plain("max_hold {window} is for a concurrency only: leave it out").window(longest));
+            return Err(Fault::plain("max_hold {window} is for a concurrency only").window(longest));
         }
         if longest.as_secs() == 0 {
-            return Err(Fault::plain("max_hold {window} is too short: give at least 1s").window(longest));
+            return Err(Fault::plain("max_hold {window} is too short: it must be at least 1s").window(longest));
         }
         let seconds = longest.as_nanos().div_ceil(1_000_000_000);
         if seconds > u32::MAX as u128 {
-            return Err(Fault::plain("max_hold {window} is too long: give less than 136 years").window(longest));
+            return Err(Fault::plain("max_hold {window} is too long: it must be less than 136 years").window(longest));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = seconds as u32;
@@ -188,7 +188,7 @@ impl Quota {
         if self.limit < parts {
             return Err(Fault::new(
                 self.limit,
-                "limit {given} leaves some of {bound} parts empty: give at least {bound}, over a longer window if need be",
+                "limit {given} leaves some of {bound} parts empty: it must be at least {bound}, over a longer window if need be",
             )
             .bound(parts));
         }
@@ -196,7 +196,7 @@ impl Quota {
         match self.facts().capacity {
             Capacity::Burst if self.capacity < parts => Err(Fault::new(
                 self.capacity,
-                "burst {given} leaves some of {bound} parts empty: give at least {bound}",
+                "burst {given} leaves some of {bound} parts empty: it must be at least {bound}",
             )
             .bound(parts)),
             Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
@@ -269,9 +269,9 @@ impl Fault {
 
     const fn large_limit(algorithm: Algorithm, limit: u64, most: u64) -> Self {
         let says = if algorithm.facts().held {
-            "limit {given} is too large for a {name}: give at most {bound}"
+            "limit {given} is too large for a {name}: it must be at most {bound}"
         } else {
-            "limit {given} is too large for a {name} over {window}: give at most {bound}"
+            "limit {given} is too large for a {name} over {window}: it must be at most {bound}"
         };
         Self::new(limit, says).bound(most)
     }
@@ -368,9 +368,12 @@ mod tests {
         assert_eq!(of(quota, 3, 3), "there is no part 3 of 3: count from 0");
         assert_eq!(
             of(quota, 0, 8),
-            "limit 3 leaves some of 8 parts empty: give at least 8, over a longer window if need be"
+            "limit 3 leaves some of 8 parts empty: it must be at least 8, over a longer window if need be"
         );
-        assert_eq!(of(Quota::per_hour(10).burst(3), 0, 8), "burst 3 leaves some of 8 parts empty: give at least 8");
+        assert_eq!(
+            of(Quota::per_hour(10).burst(3), 0, 8),
+            "burst 3 leaves some of 8 parts empty: it must be at least 8"
+        );
         assert!(quota.try_share(2, count(3)).is_ok());
     }
 }

@@ -246,7 +246,7 @@ impl ClientIp {
         }
         Err(Error::invalid(
             "every peer would be a trusted proxy, by a network of all addresses, so each client would choose its own \
-             address, and a fresh counter with it: give trusted_proxies as the networks of your proxies, or trusted_hops \
+             address, and a fresh counter with it: use trusted_proxies as the networks of your proxies, or trusted_hops \
              if nobody else can reach the server",
         ))
     }

@@ -151,7 +151,7 @@ impl LiveLayer {
         let count = before.policies.len();
         if policies.is_empty() && count > 0 {
             return Err(Error::invalid(format!(
-                "no policies in place of {count}: nothing would be limited any more: give some; if that is meant, \
+                "no policies in place of {count}: nothing would be limited any more: use some; if that is meant, \
                  call remove_policies, or write policy = [] in the file"
             )));
         }

@@ -433,7 +433,7 @@ impl RateLimitLayer {
         let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if unit.is_empty() || !unit.bytes().all(is_allowed) {
             return Err(Error::invalid(format!(
-                "unit {unit:?} is not allowed: give letters from a to z, digits and '-'"
+                "unit {unit:?} is not allowed: use letters from a to z, digits and '-'"
             )));
         }
         self.try_change(|gate| (gate.unit, gate.has_handles) = (Some(unit), true))

@@ -114,7 +114,7 @@ impl AccessList {
             None if looks_like_an_address(entry) => {
                 let shown: String = entry.chars().take(MAX_SHOWN).collect();
                 Err(Error::invalid(format!(
-                    "{shown:?} looks like an address but is not a valid one: give an address such as 203.0.113.7 or \
+                    "{shown:?} looks like an address but is not a valid one: use an address such as 203.0.113.7 or \
                      2001:db8::1, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars or \
                      leading zeros, and a range as several CIDRs; if it is the value of a key, give it to \
                      AccessList::key or key_of, or in a file as {{ value = \"...\" }}"
@@ -224,7 +224,7 @@ impl AccessList {
                 "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
             }
             ListItem::Value(..) => {
-                "no key of this policy can have this value: give it as requests carry it, or give the policy a key that \
+                "no key of this policy can have this value: use it as requests carry it, or give the policy a key that \
                  has it"
             }
         };

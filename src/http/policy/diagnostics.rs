@@ -31,7 +31,7 @@ impl Policy {
         let Options { metered, count, .. } = &self.options;
         let is_settled = self.quota().facts().held && (*metered || count.is_some());
         let option = if *metered { "metered" } else { "count" };
-        is_settled.then(|| format!("its slots are released at the end of each request: leave out {option}"))
+        is_settled.then(|| format!("its slots are released at the end of each request: remove {option}"))
     }
 
     /// Clients must not be able to get others banned.
@@ -39,7 +39,7 @@ impl Policy {
         let ban = self.rule.banning()?;
         let text = match self.info.bannable {
             _ if ban.extends && self.options.bans_on.is_some() => {
-                "a refusal is no failure, so a ban by failures is not extended: leave out extending"
+                "a refusal is no failure, so a ban by failures is not extended: remove extending"
             }
             Bannable::Client => return None,
             Bannable::Claimed if ban.verified => return None,
@@ -48,7 +48,7 @@ impl Policy {
                  and this key, or say that keys are verified before (of_verified_keys)"
             }
             Bannable::Spoofable => {
-                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
+                "anyone may write the header with this address, and have others banned: use trusted_proxies as the \
                  networks of your proxies"
             }
             Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
@@ -69,12 +69,12 @@ impl Policy {
         let refuses = self.rule.banning().is_some() || deny.is_some();
         let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
         let text = if self.rule.units() == 0 && is_fixed && !metered && !refuses {
-            "requests cost 0, so this policy limits nothing: give a cost of 1 or more, make it metered, or if that is \
+            "requests cost 0, so this policy limits nothing: use a cost of 1 or more, make it metered, or if that is \
              meant, set cost_by(|_| 0)"
         } else if count.as_ref().is_some_and(Count::is_of_none) {
-            "count is of no statuses, so this policy limits nothing: give at least one"
+            "count is of no statuses, so this policy limits nothing: at least one is needed"
         } else if bans_on.as_ref().is_some_and(Count::is_of_none) {
-            "the ban is for responses of no statuses, so nobody would be banned: give at least one"
+            "the ban is for responses of no statuses, so nobody would be banned: at least one is needed"
         } else {
             return None;
         };

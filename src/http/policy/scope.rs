@@ -60,13 +60,11 @@ impl Scope {
     }
 
     pub(super) fn fault(&self) -> Option<String> {
-        let is_empty = |what| {
-            format!("{what} is an empty list, so this policy limits nothing: give at least one, or leave it out")
-        };
+        let is_empty = |what| format!("{what} is an empty list, so this policy limits nothing: at least one is needed");
         let misspelt = |given: &Method| {
             let is_meant = |method: &&Method| *method != given && method.as_str().eq_ignore_ascii_case(given.as_str());
             let meant = STANDARD_METHODS.iter().find(is_meant)?;
-            Some(format!("no request has the method {:?}: give {meant}", given.as_str()))
+            Some(format!("no request has the method {:?}: use {meant}", given.as_str()))
         };
         let (methods, routes) = (self.methods.as_deref(), self.routes.as_deref());
         let of_methods = methods.and_then(|methods| methods.iter().find_map(misspelt));
@@ -101,7 +99,7 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     }
     let shown: String = route.chars().take(MAX_SHOWN).collect();
     Err(Error::invalid(format!(
-        "route {shown:?} can never match: give a template of axum 0.8, which begins with a slash; write a parameter as \
+        "route {shown:?} can never match: use a template of axum 0.8, which begins with a slash; write a parameter as \
          {{id}} at the end of a segment, one for the rest of the path as {{*rest}}, and a literal brace twice"
     )))
 }

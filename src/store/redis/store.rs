@@ -170,7 +170,7 @@ impl RawRedisStore {
             return Called::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
         if size > MAX_CHECKS {
-            let text = format!("{size} checks and bans in one decision are too many: give at most {MAX_CHECKS}");
+            let text = format!("{size} checks and bans in one decision are too many: at most {MAX_CHECKS} are allowed");
             return Called::Ready(Err(Error::invalid(text)));
         }
         let checks = kept(checks);
@@ -239,7 +239,7 @@ impl Store for RawRedisStore {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         if self.0.servers.settings().calls.is_none() && !requirements.is_empty() {
-            return Err(Error::invalid("a RedisStore without_scripts decides no policies: leave without_scripts out"));
+            return Err(Error::invalid("a RedisStore without_scripts decides no policies"));
         }
         let capabilities = Capabilities::with_few_bans(requirements, MAX_CHECKS)?;
         Ok(capabilities.timeout(self.0.budget).id(self.0.id))

@@ -114,14 +114,14 @@ fn a_burst_a_queue_and_slots_are_refused_where_there_are_none() {
 #[test]
 fn as_many_start_at_once_as_the_queue_and_one_and_at_least_one() {
     let strict = Quota::leaky_bucket(6, SECOND);
-    assert_eq!(refusal(strict.try_nodelay(0)), "nodelay 0 lets nothing start: give at least 1");
-    let most = "nodelay 2 is more than the queue holds: give at most 1, or a longer queue";
+    assert_eq!(refusal(strict.try_nodelay(0)), "nodelay 0 lets nothing start: it must be at least 1");
+    let most = "nodelay 2 is more than the queue holds: it must be at most 1, or a longer queue";
     assert_eq!(refusal(strict.try_nodelay(2)), most);
     assert_eq!(assert_most(|requests| strict.queue(4).try_nodelay(requests.max(1))), 5);
     let long = Quota::leaky_bucket(1 << 39, SECOND).queue(1 << 39);
-    assert_eq!(refusal(long.try_nodelay((1 << 32) + 1)), "nodelay 4294967297 is too large: give at most 2^32");
+    assert_eq!(refusal(long.try_nodelay((1 << 32) + 1)), "nodelay 4294967297 is too large: it must be at most 2^32");
     assert!(long.try_nodelay(1 << 32).is_ok());
-    let short = "queue 3 is too short for the requests that start at once: give at least 4";
+    let short = "queue 3 is too short for the requests that start at once: it must be at least 4";
     assert_eq!(refusal(strict.queue(9).nodelay(5).try_queue(3)), short);
     assert_eq!(strict.queue(9).nodelay(5).try_queue(4).ok(), Some(strict.queue(4).nodelay(5)));
     assert_eq!(strict.queue(4).nodelay(1), strict.queue(4));
@@ -158,7 +158,7 @@ fn a_slot_lives_two_heartbeats_at_least_and_is_held_for_a_second_at_least() {
     let slots = Quota::concurrency(5);
     assert_eq!((slots.limit(), slots.capacity(), slots.window()), (5, 5, Duration::from_secs(30)));
     assert_eq!(slots.slot_ttl(2 * SECOND).window(), 2 * SECOND);
-    let short = "slot_ttl 1.999999s is shorter than two heartbeats: give at least 2s";
+    let short = "slot_ttl 1.999999s is shorter than two heartbeats: it must be at least 2s";
     assert_eq!(refusal(slots.try_slot_ttl(Duration::from_micros(1_999_999))), short);
     assert!(refusal(slots.try_slot_ttl(Duration::from_nanos(2_000_000_001))).contains("whole"));
     assert!(refusal(slots.try_slot_ttl(70 * YEAR)).contains("too long"));

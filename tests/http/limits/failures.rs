@@ -237,5 +237,5 @@ async fn allowed_clients_and_where_only_its_own_requests_are_banned_the_others_a
 fn a_ban_by_failures_that_refusals_extend_is_an_error() {
     let policy = others().ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), Count::all());
     let error = RateLimitLayer::try_new(memory(&ManualClock::new()), policy).expect_err("it has no effect").to_string();
-    assert!(error.ends_with("a ban by failures is not extended: leave out extending"), "{error}");
+    assert!(error.ends_with("a ban by failures is not extended: remove extending"), "{error}");
 }

@@ -102,7 +102,7 @@ fn what_can_apply_to_no_request_is_an_error() {
     for (policy, text) in [
         (policy().count(Count::statuses([])), "policy \"login\": count is of no statuses"),
         (ban(Count::statuses([])), "policy \"login\": the ban is for responses of no statuses"),
-        (of("post"), "policy \"login\": no request has the method \"post\": give POST"),
+        (of("post"), "policy \"login\": no request has the method \"post\": use POST"),
         (policy().routes([""; 0]), "policy \"login\": routes is an empty list"),
         (policy().methods([]), "policy \"login\": methods is an empty list"),
         (policy().routes(["/", "/users/:id"]), "policy \"login\": route \"/users/:id\" can never match: "),

@@ -33,7 +33,7 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
         (bytes(MINUTE).cost(2), "leave out cost"),
         (found().cost(7), "leave out cost"),
         (bytes(MINUTE).cost_by(|_| 1), "leave out cost"),
-        (bytes(MINUTE).count(Count::failures()), "leave out count"),
+        (bytes(MINUTE).count(Count::failures()), "remove count"),
         (bytes(MINUTE).metered(), "leave out metered"),
         (found().metered(), "leave out metered"),
         (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),

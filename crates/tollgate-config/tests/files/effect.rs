@@ -74,7 +74,7 @@ async fn tiers_keep_algorithm_and_window_and_the_burst_or_queue_given() {
     .await;
     let lines = "limit = 500_000\nwindow = \"30d\"\nburst = 2_000\ntiers = { by = \"header:p\",\nfree = 1 }";
     let error = Config::from_toml(&policy(lines)).expect_err("no such burst").to_string();
-    assert!(error.starts_with("line 7: tier \"free\": burst 2000 is too large: give at most "), "{error}");
+    assert!(error.starts_with("line 7: tier \"free\": burst 2000 is too large: it must be at most "), "{error}");
 }
 
 /// How a request is advertised a policy.

@@ -176,7 +176,7 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("# no name", 1, &["policy: missing field `name`"]),
         ("# no limit", 1, &["policy: missing field `limit`"]),
         ("# no window", 4, &["no window", "window = \"60s\""]),
-        ("limit = 0", 3, &["limit 0 admits nothing: give at least 1 (column 9)"]),
+        ("limit = 0", 3, &["limit 0 admits nothing: at least 1 is needed (column 9)"]),
         ("limit = 99_999_999_999_999_999_999", 3, &["policy.limit: ", "at most 18446744073709551615"]),
         ("algorithm = \"sliding_log\"\nlimit = 20_000", 4, &["at most 10000"]),
         ("algorithm = \"long_sliding_log\"\nlimit = 20_000\nwindow = \"50d\"", 5, &["less than 49 days"]),

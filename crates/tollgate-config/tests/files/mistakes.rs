@@ -27,8 +27,8 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("methods = [\"GET\",\n \"FETCH\"]", 4, &["method \"FETCH\" is unknown"]),
         ("routes = [\"users\"]", 3, &["route \"users\"", "begins with a slash"]),
         ("allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]", 4, &["allow: \"10.0.0.0/33\" looks like an address"]),
-        ("deny = []", 3, &["deny is an empty list: give at least one, or leave it out"]),
-        ("deny = [\"\"]", 3, &["deny: an empty entry: give a CIDR or the value of a key"]),
+        ("deny = []", 3, &["deny is an empty list: at least one is needed"]),
+        ("deny = [\"\"]", 3, &["deny: an empty entry: use a CIDR or the value of a key"]),
         ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
         ("allow = [\"::1\",\n { value = \"a\", or = 1 }]", 4, &["policy.allow: expected a string"]),
@@ -61,7 +61,7 @@ fn reserves_tiers_and_switches_are_checked() {
         ("tiers = { free = 1 }", 3, &["tiers has no by", "by = \"header:NAME\""]),
         ("tiers = { by = \"header:a\" }", 3, &["tiers has no tier", "pro = 5000"]),
         ("tiers = { by = \"a\", free = 1 }", 3, &["tiers by \"a\" is unknown", "header:NAME"]),
-        ("tiers = { by = 5, free = 1 }", 3, &["tiers by is a number: give header:NAME"]),
+        ("tiers = { by = 5, free = 1 }", 3, &["tiers by is a number: use header:NAME"]),
         ("tiers = { by = \"header:a\", free = \"header:b\" }", 3, &["tier \"free\" is no limit", "(column 35)"]),
         ("cost = 3\ntiers = { by = \"header:a\", free = 2 }", 4, &["tier \"free\": a request costs at least 3"]),
         ("tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }", 5, &["tier \"pro\": limit"]),
@@ -93,7 +93,7 @@ fn bans_are_checked_at_the_field_at_fault() {
         (with("\n on = \"errors\""), 5, "on \"errors\" is unknown"),
         (format!("ban = {{ after = 3, {usual} }}"), 3, "all clients share this key"),
         (format!("key = \"header:x\"\nban = {{ after = 3, {usual} }}"), 4, "verified before (verified_key = true)"),
-        (with("\n on = [401], extend = true"), 4, "a ban by failures is not extended: leave out extend (column"),
+        (with("\n on = [401], extend = true"), 4, "a ban by failures is not extended: remove extend (column"),
     ];
     for (lines, line, part) in &cases {
         all_refused(&[(lines, *line, &[part])]);
@@ -116,7 +116,7 @@ fn what_a_concurrency_cannot_settle_is_an_error_at_its_line() {
     let slots = |line: &str| format!("# no window\nalgorithm = \"concurrency\"\n{line}");
     for (line, option) in [("metered = true", "metered"), ("count = \"failures\"", "count"), ("count = [401]", "count")]
     {
-        let advice = format!("its slots are released at the end of each request: leave out {option}");
+        let advice = format!("its slots are released at the end of each request: remove {option}");
         all_refused(&[(&slots(line), 5, &[&advice])]);
     }
     assert!(Config::from_toml(&policy(&slots("metered = false"))).is_ok());

@@ -60,11 +60,11 @@ fn settings_out_of_order_are_errors() {
     let ramp = Ramp::new();
     for (good, bad) in [(0.8, 0.7), (0.8, 0.8), (0.0, 0.5), (f64::NAN, 0.8), (0.7, f64::NAN), (0.7, f64::INFINITY)] {
         let error = ramp.try_thresholds(good, bad).expect_err("out of order").to_string();
-        assert!(error.contains("are out of order: give good above 0 and below bad"), "{error}");
+        assert!(error.contains("are out of order: use good above 0 and below bad"), "{error}");
     }
     for (first, all) in [(0.0, 20.0), (0.5, 20.0), (30.0, 20.0), (30.0, 30.0), (30.0, 86_401.0)] {
         let error = ramp.try_after(secs(first), secs(all)).expect_err("out of order").to_string();
-        assert!(error.starts_with("shedding from ") && error.contains("is out of order: give a first"), "{error}");
+        assert!(error.starts_with("shedding from ") && error.contains("is out of order: use a first"), "{error}");
     }
     let told = "recovery 10s is faster than shedding, 120s: it would flap; give at least that";
     assert_eq!(ramp.try_recovery(secs(10.0)).expect_err("too fast").to_string(), told);

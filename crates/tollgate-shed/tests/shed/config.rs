@@ -83,18 +83,21 @@ async fn headers_and_routes_make_requests_critical_and_others_are_shed() {
 #[test]
 fn every_mistake_in_a_fleet_names_its_line() {
     for (line, part) in [
-        ("limit = 0", "limit 0 admits nothing: give at least 1 (column 9)"),
+        ("limit = 0", "limit 0 admits nothing: at least 1 is needed (column 9)"),
         ("limit = 2_000_000", "limit 2000000 is too large"),
         ("slot_ttl = \"1s\"", "slot_ttl 1s is shorter than two heartbeats"),
         ("slot_ttl = \"1 month\"", "\"1 month\" has the unit month, which differs in length"),
         ("critical = { header = \"x y\", value = \"high\" }", "critical has \"x y\" for a name"),
         ("critical = { header = \"x\", value = \" high\" }", "cannot be the value of a header"),
         ("max_hold = \"10ms\"", "max_hold 10ms is too short"),
-        ("reserve = 0", "reserve 0 is not allowed: give a fraction above 0 and below 1"),
+        ("reserve = 0", "reserve 0 is not allowed: use a fraction above 0 and below 1"),
         ("reserve = nan", "reserve NaN is not allowed"),
         ("name = \"two words\"", "policy name \"two words\" is not allowed"),
-        ("name = \"ab.cdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz_012\"", "has 58 characters: give at most 57"),
-        ("name = \"api\"", "name \"api\" is that of the policy on line 3: give another"),
+        (
+            "name = \"ab.cdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz_012\"",
+            "has 58 characters: at most 57 are allowed",
+        ),
+        ("name = \"api\"", "name \"api\" is that of the policy on line 3: use another"),
         ("critical_routes = []", "critical_routes is an empty list"),
         ("critical_routes = [\"/a\", \"charges\"]", "route \"charges\" can never match"),
     ] {
@@ -120,7 +123,7 @@ fn a_file_is_named_in_its_error() {
     let path = std::env::temp_dir().join(format!("tollgate-shed-{}.toml", std::process::id()));
     std::fs::write(&path, replaced("limit", "limit = 0").0).expect("the folder can be written");
     let error = FleetConfig::from_file(&path).expect_err("limit 0").to_string();
-    assert_eq!(error, format!("{} line 6: limit 0 admits nothing: give at least 1 (column 9)", path.display()));
+    assert_eq!(error, format!("{} line 6: limit 0 admits nothing: at least 1 is needed (column 9)", path.display()));
     std::fs::write(&path, ALL).expect("the folder can be written");
     assert_eq!(FleetConfig::from_file(&path).expect("a good file"), read(ALL));
     std::fs::remove_file(&path).expect("it is there");

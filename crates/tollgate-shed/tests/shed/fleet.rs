@@ -125,13 +125,13 @@ fn what_can_never_work_is_an_error() {
     let new = |quota, reserve, name: &str| FleetShedLayer::try_new(MemoryStore::new(), name, quota, reserve);
     let (rate, long) = (Quota::per_minute(100), "a".repeat(58));
     for (quota, reserve, name, told) in [
-        (rate, 0.2, "fleet", format!("a fleet shedder counts requests at once, not {rate}: give Quota::concurrency")),
-        (TEN, 0.0, "fleet", "reserve 0 is not allowed: give a fraction above 0 and below 1".to_owned()),
+        (rate, 0.2, "fleet", format!("a fleet shedder counts requests at once, not {rate}: use Quota::concurrency")),
+        (TEN, 0.0, "fleet", "reserve 0 is not allowed: use a fraction above 0 and below 1".to_owned()),
         (TEN, 1.0, "fleet", "reserve 1 is not allowed".to_owned()),
         (TEN, -0.5, "fleet", "reserve -0.5 is not allowed".to_owned()),
         (TEN, f64::NAN, "fleet", "reserve NaN is not allowed".to_owned()),
         (Quota::concurrency(1), 0.2, "fleet", "reserve 0.2 of 1 leaves nothing for requests that are not".to_owned()),
-        (TEN, 0.2, &long, format!("shedder name {long:?} has 58 characters: give at most 57")),
+        (TEN, 0.2, &long, format!("shedder name {long:?} has 58 characters: at most 57 are allowed")),
         (TEN, 0.2, "two words", "\"two words\"".to_owned()),
     ] {
         let error = new(quota, reserve, name).expect_err("it can never work");

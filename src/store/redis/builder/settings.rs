@@ -266,12 +266,12 @@ impl RedisStoreBuilder {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
-                "key prefix {:?} is not allowed: give 1 to {MAX_PREFIX} printable ASCII characters without braces",
+                "key prefix {:?} is not allowed: allowed are 1 to {MAX_PREFIX} printable ASCII characters without braces",
                 self.prefix
             )));
         }
         if self.budget.is_zero() || self.connect.timeout.is_zero() {
-            return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
+            return Err(Error::invalid("a timeout of 0 lets nothing through: it must be at least 1ms"));
         }
         for (what, given, most) in [
             ("connections", self.calls.most, MAX_CONNECTIONS),
@@ -279,11 +279,11 @@ impl RedisStoreBuilder {
             ("calls in flight", self.calls.in_flight, MAX_IN_FLIGHT),
         ] {
             if !(1..=most).contains(&given) {
-                return Err(Error::invalid(format!("{given} {what} are not allowed: give 1 to {most}")));
+                return Err(Error::invalid(format!("{given} {what} are not allowed: allowed are 1 to {most}")));
             }
         }
         if self.sets_deny_cache && !self.has_deny_cache {
-            let text = "a store without_deny_cache has no max_ttl or capacity of one: leave out either";
+            let text = "a store without_deny_cache has no max_ttl or capacity of one";
             return Err(Error::invalid(text));
         }
         let time = ServerTime::new(self.calls.clock);

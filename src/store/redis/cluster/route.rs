@@ -65,10 +65,10 @@ impl Cluster {
         budget: Duration,
     ) -> Result<Arc<Self>, Error> {
         let Some(login) = known.first().cloned() else {
-            return Err(Error::invalid("no URL of a Redis Cluster node was given: give at least one"));
+            return Err(Error::invalid("no URL of a Redis Cluster node was given: at least one is needed"));
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
-        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: give host:port"))?;
+        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: use host:port"))?;
         if let Some(reason) = known.iter().find_map(|node| differs(&login, node)) {
             return Err(Error::invalid(format!(
                 "the URLs of a Cluster's nodes differ in {reason}: all are used as the first"

@@ -27,7 +27,7 @@ fn error(rule: Rule) -> Error {
 fn rules_that_would_never_be_ready_are_errors_whatever_their_tiers() {
     let ban = error(Rule::new("mail", Quota::per_hour(5)).ban(Ban::new(3, SECOND, SECOND)));
     assert!(ban.is_invalid());
-    assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: leave out the ban");
+    assert_eq!(ban.to_string(), "rule \"mail\" bans keys that wait: remove the ban");
     let tiers = TierLookup::new(|_: Lookup| async { Ok::<_, Infallible>(None) });
     let mail = || Rule::new("mail", Quota::per_hour(5)).cost(10).tier_lookup(tiers.clone());
     let cost = error(mail());
@@ -71,7 +71,7 @@ async fn rules_that_are_replaced_are_followed_and_those_by_which_nothing_is_ever
     tokio::time::sleep(100 * SECOND).await;
     assert!(!waiting.is_finished());
     assert_eq!(decides(&store), 0);
-    assert_never_ready(&log, "rule \"mail\" bans keys that wait: leave out the ban");
+    assert_never_ready(&log, "rule \"mail\" bans keys that wait: remove the ban");
 
     let start = Instant::now();
     limits.replace_policies([policy(Quota::per_hour(100))]).expect("they are valid");
