@@ -118,7 +118,7 @@ fn a_refused_request_allocates_for_its_response_only() {
 
 /// The largest block in bytes that glibc keeps for each thread. A larger one comes from what all threads share, under a
 /// lock.
-const MOST_KEPT: usize = 1_032;
+const MAX_KEPT: usize = 1_032;
 
 #[test]
 fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread() {
@@ -131,5 +131,5 @@ fn the_future_of_a_decision_in_redis_is_small_enough_for_the_cache_of_a_thread()
     let check = Check::new(Counter::new("api".try_into().expect("a valid name"), Key::new("user", "ada"), MANY), 1);
     let MaybeFuture::Pending(decision) = store.decide(&[check], Ask::default()) else { panic!("Redis was not called") };
     let size = size_of_val(&*decision);
-    assert!(size <= MOST_KEPT, "{size} bytes");
+    assert!(size <= MAX_KEPT, "{size} bytes");
 }

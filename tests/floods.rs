@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fs;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,8 +17,9 @@ use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::Full;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
-use tollgate::store::{Ask, Check, Counter, DenyCache, LeaseStore, MaybeFuture, Receipt, Settlement, Settling, Store};
+use tollgate::store::{Ask, Check, Counter, DenyCache, LeaseStore, MaybeFuture, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 use tollgate_test::StoreFn;
@@ -28,14 +29,17 @@ use tower::{Layer, Service, service_fn};
 #[path = "support/mod.rs"]
 mod support;
 
-use self::support::doubles::passes_on;
+use self::support::doubles::settles_by;
 use self::support::slow::many;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 /// One flood at a time.
-static ALONE: Mutex<()> = Mutex::new(());
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 const CAPACITY: usize = 2_000;
 /// So many keys fill all that is bounded by capacity.
@@ -92,7 +96,7 @@ fn memory() -> MemoryStore {
 
 #[test]
 fn made_up_keys_take_no_more_memory_than_the_memory_store_has_room_for() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let store = memory();
     flood("memory", &store, ONE, 1, many([20_000, 200_000]));
     assert!(store.len() <= CAPACITY, "{} keys", store.len());
@@ -100,7 +104,7 @@ fn made_up_keys_take_no_more_memory_than_the_memory_store_has_room_for() {
 
 #[test]
 fn refusals_of_made_up_keys_take_no_more_memory_than_the_deny_cache_has_room_for() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let store = DenyCache::builder(memory()).capacity(CAPACITY).build();
     flood("deny cache", &store, ONE, 2, many([15_000, 100_000]));
     assert!(store.len() <= CAPACITY, "{} refusals", store.len());
@@ -144,7 +148,7 @@ fn most_refusals(capacity: u64, policies: usize, key: fn(u64) -> Key) -> (u64, u
 
 #[test]
 fn refusals_take_no_more_than_fifteen_megabytes_however_long_their_keys_and_many_their_policies() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     // The table of half of the keys has half as many parts, which are as large.
     let keys = many([50_000, 100_000]);
     for policies in [1, 9] {
@@ -159,7 +163,7 @@ fn refusals_take_no_more_than_fifteen_megabytes_however_long_their_keys_and_many
 
 #[test]
 fn counts_of_keys_that_are_not_hot_take_sixty_four_bytes_for_each_place() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     for capacity in [5, 700, 10_000, 100_000] {
         let before = live();
         let store = LeaseStore::builder(memory()).capacity(capacity).build();
@@ -173,8 +177,8 @@ fn counts_of_keys_that_are_not_hot_take_sixty_four_bytes_for_each_place() {
 #[test]
 #[ignore = "slow: scripts/slow runs it"]
 fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    let _alone = alone();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
     let store = LeaseStore::builder(memory()).capacity(CAPACITY).build();
     flood("leases", &store, MANY, 12, 40_000);
@@ -183,8 +187,8 @@ fn made_up_keys_that_are_hot_take_no_more_memory_than_leases_have_room_for() {
 
 #[test]
 fn made_up_keys_take_no_more_memory_than_overdrafts_have_room_for() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    let _alone = alone();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     let _entered = runtime.enter();
     let store = LeaseStore::builder(memory()).capacity(200).overdraft(20).build();
     flood("overdrafts", &store, MANY, 24, many([12_000, 40_000]));
@@ -196,7 +200,7 @@ type Served = Result<Response<Full<Bytes>>, Infallible>;
 
 #[test]
 fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _alone = alone();
     let layer = RateLimitLayer::composite(memory())
         .policy(Policy::new("kept", PLENTY).key(key::global()))
         .policy(Policy::new("back", PLENTY).key(key::global()).refund_dropped());
@@ -216,31 +220,25 @@ fn requests_that_are_dropped_or_answered_leave_nothing_in_memory() {
     assert!(live() <= before + 16 * 1_024, "{} bytes in use, {before} before", live());
 }
 
-/// A store in memory that settles after a while, and counts what it is sent.
-#[derive(Clone)]
-struct Settles {
-    inner: MemoryStore,
-    sent: Arc<AtomicU64>,
-}
-
-impl Store for Settles {
-    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
-        self.sent.fetch_add(changes.len() as u64, Ordering::Relaxed);
-        let (inner, changes) = (self.inner.clone(), changes.to_vec());
-        MaybeFuture::pending(async move {
-            sleep(Duration::from_millis(1)).await;
-            inner.settle(receipt, &changes).wait().await
-        })
-    }
-
-    passes_on!(inner: decide, adjust);
+/// A runtime whose time goes on when nothing else does.
+fn paused() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime can be built")
 }
 
 /// Has so many clients of so many keys hold a slot each, and vanish at once. Returns how many settlements that took.
 async fn vanish(clients: u64, keys: u64) -> u64 {
     let inner = MemoryStore::builder().capacity(4 * 100_000).build();
-    let store = Settles { inner, sent: Arc::default() };
-    let sent = Arc::clone(&store.sent);
+    let counted = Arc::new(AtomicU64::new(0));
+    let sent = Arc::clone(&counted);
+    // Each settlement takes a while.
+    let store = settles_by(inner, move |inner, receipt, changes| {
+        counted.fetch_add(changes.len() as u64, Ordering::Relaxed);
+        let (inner, changes) = (inner.clone(), changes.to_vec());
+        MaybeFuture::pending(async move {
+            sleep(Duration::from_millis(1)).await;
+            inner.settle(receipt, &changes).wait().await
+        })
+    });
     let quota = Quota::concurrency(clients / keys).slot_ttl(Duration::from_secs(600));
     let limiter = Limiter::new(store, [Rule::new("streams", quota)]);
     let key = |number: u64| Key::new("user", (number % keys).to_string());
@@ -274,11 +272,7 @@ async fn vanish(clients: u64, keys: u64) -> u64 {
 
 #[test]
 fn a_hundred_thousand_clients_that_vanish_at_once_leave_no_slots_behind() {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let paused = || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all().start_paused(true).build().expect("a runtime can be built")
-    };
+    let _alone = alone();
     let sent = paused().block_on(vanish(100_000, 1));
     assert!(sent < 1_200, "{sent} settlements, though all slots are of one counter");
     let keys = many([10_000, 100_000]);
@@ -300,9 +294,8 @@ impl Body for Awaited {
 
 #[test]
 fn of_all_refused_uploads_no_more_than_1024_wait_for_their_bodies() {
-    let _alone = ALONE.lock();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(async {
+    let _alone = alone();
+    paused().block_on(async {
         let held = Arc::new(());
         let policy = Policy::new("uploads", Quota::per_hour(1)).cost_by(|_| 2);
         let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));

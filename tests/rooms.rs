@@ -301,6 +301,21 @@ fn no_files_use_each_other_in_a_circle() {
     assert_eq!(circles(&files()), [""; 0]);
 }
 
+/// Where algorithms may be named: in their table, and by the constructors of `Quota`.
+const NAME_ALGORITHMS: [&str; 2] = ["core::algorithm", "core::quota::build"];
+
+#[test]
+fn nothing_compares_algorithms_rather_than_to_consult_their_facts() {
+    let is_variant = |name: &str| name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+    let is_one = |pair: &[String]| pair[0] == "Algorithm" && is_variant(&pair[1]);
+    let files = files().into_iter().filter(|file| !NAME_ALGORITHMS.contains(&&*file.name()));
+    let names = |file: File| {
+        let paths = file.paths.iter().filter(|path| path.windows(2).any(is_one));
+        paths.map(|path| format!("{} names {}", file.name(), path.join("::"))).collect::<Vec<_>>()
+    };
+    assert_eq!(files.flat_map(names).collect::<Vec<_>>(), [""; 0], "give `Facts` a field that says what is meant");
+}
+
 /// Front pages, beside which the files of a test stand.
 const FRONTS: [(&str, &str); 3] = [
     ("http/mod.rs", "pub use self::layer::RateLimitLayer;"),

@@ -26,7 +26,7 @@ use reading::Reading;
 const SERVE: &str = "serve";
 const PACE: Duration = Duration::from_secs(10);
 /// With fewer there are no quarters to compare.
-const LEAST_READINGS: u64 = 8;
+const MIN_READINGS: u64 = 8;
 
 /// Makes the server leak on purpose: memory and tasks, so that one sees the verdict.
 const LEAKY: &str = "--leaky";
@@ -42,7 +42,7 @@ pub(crate) async fn run(flags: &[String]) {
         _ => crate::usage(),
     };
     let minutes: u64 = minutes.parse().unwrap_or_else(|_| crate::usage());
-    if !soak((minutes * 60 / PACE.as_secs()).max(LEAST_READINGS), leaky).await {
+    if !soak((minutes * 60 / PACE.as_secs()).max(MIN_READINGS), leaky).await {
         std::process::exit(1);
     }
 }

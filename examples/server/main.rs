@@ -61,7 +61,7 @@ async fn run() -> Result<(), BoxError> {
     }
     let listener = TcpListener::bind(&args.addr).await;
     let listener =
-        listener.map_err(|error| format!("cannot listen on {:?}: {error}: give --addr HOST:PORT", args.addr))?;
+        listener.map_err(|error| format!("cannot listen on {:?}: {error}: use --addr HOST:PORT", args.addr))?;
     let address = listener.local_addr()?;
     writeln!(std::io::stdout(), "listening on http://{address}, store: {store}")?;
     tracing::info!(%address, store, "ready");

@@ -34,7 +34,7 @@ use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, Redi
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The most tokens that an answer has unless the client says less.
-const MOST_TOKENS: u64 = 500;
+const MAX_TOKENS: u64 = 500;
 
 fn layer(redis: Option<&RedisStore>) -> Result<RateLimitLayer, Error> {
     let layer = match redis {
@@ -60,7 +60,7 @@ fn prompt(parts: &Parts) -> u64 {
 /// The tokens of the answer at most.
 fn most(parts: &Parts) -> u64 {
     let most = parts.headers.get("x-max-tokens").and_then(|most| most.to_str().ok()?.parse().ok());
-    most.unwrap_or(MOST_TOKENS).clamp(1, MOST_TOKENS)
+    most.unwrap_or(MAX_TOKENS).clamp(1, MAX_TOKENS)
 }
 
 /// The tokens that a request reserves.

@@ -68,7 +68,7 @@ fn main() -> ExitCode {
             "--every" => wanted.every = number.max(1),
             "--count" => wanted.count = number,
             _ => {
-                eprintln!("{name} is unknown: give --from, --count, --every, --for or --seed");
+                eprintln!("{name} is unknown: use --from, --count, --every, --for or --seed");
                 return ExitCode::from(2);
             }
         }

@@ -40,20 +40,3 @@ fn next() -> u64 {
     thread_local!(static LAST: AtomicU64 = const { AtomicU64::new(0) });
     LAST.with(|last| last.fetch_add(1, Ordering::Relaxed))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_call_is_first_once_whatever_calls_are_seen_in_between() {
-        let (counted_calls, mut first) = (CountedCalls::new(), 0);
-        let calls: Vec<_> = (0..1_000).map(|_| CallId::new()).collect();
-        for window in calls.windows(32) {
-            // Decisions that share calls complete in any order.
-            first += window.iter().rev().filter(|call| counted_calls.is_first(Some(**call))).count();
-        }
-        assert_eq!(first, calls.len());
-        assert!(counted_calls.is_first(None) && counted_calls.is_first(None));
-    }
-}

@@ -34,11 +34,11 @@ pub struct Counter {
 impl Counter {
     /// The counter of `key` under the policy of that name, which `quota` bounds.
     pub fn new(policy: PolicyName, key: Key, quota: Quota) -> Self {
-        Self::of(Limit::new(policy, quota), key)
+        Self::from_limit(Limit::new(policy, quota), key)
     }
 
     #[inline]
-    pub(crate) fn of(limit: Limit, key: Key) -> Self {
+    pub(crate) fn from_limit(limit: Limit, key: Key) -> Self {
         Self { limit, key }
     }
 
@@ -71,9 +71,9 @@ impl Counter {
     }
 
     pub(crate) fn of_ban(&self, ban: &BanCheck) -> Self {
-        let quota = Quota::of_ban(&ban.ban);
+        let quota = Quota::from_ban(&ban.ban);
         let made = ban.limit.clone().filter(|made| made.quota == quota && made.policy == *self.policy());
-        Self::of(made.unwrap_or_else(|| Limit::new(self.policy().clone(), quota)), self.key.clone())
+        Self::from_limit(made.unwrap_or_else(|| Limit::new(self.policy().clone(), quota)), self.key.clone())
     }
 
     pub(crate) fn is_ban(&self) -> bool {
@@ -227,11 +227,11 @@ pub(crate) fn kept(checks: &[Check]) -> Checks {
 ///
 /// ```
 /// use tollgate::store::Mode;
-/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
-/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1)).shadow()]);
+/// let limiter = Limiter::new(MemoryStore::new(), [QuotaParams::new("mail", Quota::per_hour(1)).shadow()]);
 /// let ada = Key::new("user", "ada");
 /// limiter.check(&ada).await?;
 ///

@@ -199,11 +199,11 @@ impl Error {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
+    /// let limiter = Limiter::new(MemoryStore::new(), [QuotaParams::new("mail", Quota::per_hour(1))]);
     /// let (ada, timeout) = (Key::new("user", "ada"), Duration::from_secs(1));
     /// let (_decision, _slots) = limiter.until_ready(&ada, timeout).await?;
     ///

@@ -18,7 +18,7 @@ use super::{PolicyName, Quota};
 const FORMAT: &str = "1";
 
 /// Interned limits, many more than a process has policies. Further limits are counted by reference.
-const MOST_INTERNED: usize = 4_096;
+const MAX_INTERNED: usize = 4_096;
 
 type Interned = Mutex<HashSet<&'static NamedQuota>>;
 
@@ -68,7 +68,7 @@ impl Limit {
         let mut interned = interned.lock().unwrap_or_else(PoisonError::into_inner);
         match interned.get(&*self) {
             Some(same) => Self::Interned(same),
-            None if interned.len() >= MOST_INTERNED => self,
+            None if interned.len() >= MAX_INTERNED => self,
             None => {
                 let limit = Box::leak(Box::new(NamedQuota::new(self.policy.clone(), self.quota)));
                 interned.insert(limit);
@@ -116,9 +116,9 @@ mod tests {
         let address = |limit: &Limit| &raw const **limit;
         let (one, same) = (limit(0).interned_in(&interned), limit(0).interned_in(&interned));
         assert_eq!((address(&one), &one), (address(&same), &limit(0)));
-        for number in 0..2 * MOST_INTERNED {
+        for number in 0..2 * MAX_INTERNED {
             let limit = limit(number).interned_in(&interned);
-            assert_eq!(matches!(limit, Limit::Interned(_)), number < MOST_INTERNED);
+            assert_eq!(matches!(limit, Limit::Interned(_)), number < MAX_INTERNED);
             assert_eq!(limit, self::limit(number));
         }
         assert_eq!(address(&limit(0).interned_in(&interned)), address(&one));

@@ -22,14 +22,14 @@ struct Period {
 
 impl Lines {
     pub(crate) const fn new() -> Self {
-        Self::of(1, Duration::from_secs(1))
+        Self::with_rate(1, Duration::from_secs(1))
     }
 
     pub(crate) const fn ten() -> Self {
-        Self::of(10, Duration::from_secs(10))
+        Self::with_rate(10, Duration::from_secs(10))
     }
 
-    const fn of(most: u64, period: Duration) -> Self {
+    const fn with_rate(most: u64, period: Duration) -> Self {
         Self { most, period, policies: Mutex::new(BTreeMap::new()) }
     }
 
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_period_has_its_lines_and_the_next_one_the_count_of_the_others() {
-        let (lines, now) = (Lines::of(2, 10 * SECOND), Instant::now());
+        let (lines, now) = (Lines::with_rate(2, 10 * SECOND), Instant::now());
         let noted = [0, 1, 2, 9].map(|second| lines.note("api", now + second * SECOND));
         assert_eq!(noted, [Some(0), Some(0), None, None]);
         assert_eq!(lines.note("login", now + 9 * SECOND), Some(0), "another policy has a rate of its own");

@@ -13,7 +13,7 @@ use smol_str::SmolStr;
 use super::Error;
 
 /// Bytes.
-const LONGEST: usize = 64;
+const MAX_LEN: usize = 64;
 
 /// The name of a policy: an ASCII letter, then up to 63 ASCII letters, digits, `.`, `_` or `-`.
 ///
@@ -139,10 +139,10 @@ impl fmt::Debug for PolicyName {
 fn check(name: &str) -> Result<(), Error> {
     let letter_first = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
-    if letter_first && plain && name.len() <= LONGEST {
+    if letter_first && plain && name.len() <= MAX_LEN {
         return Ok(());
     }
-    let shown: String = name.chars().take(LONGEST).collect();
+    let shown: String = name.chars().take(MAX_LEN).collect();
     Err(Error::invalid(format!(
         "policy name {shown:?} is not allowed: start with a letter, then up to 63 letters, digits, '.', '_' or '-'"
     )))

@@ -167,7 +167,7 @@ impl Receipt {
         Self { store, items: items.into_iter().collect(), call: None }
     }
 
-    pub(crate) fn of_one(store: StoreId, item: ReceiptItem) -> Self {
+    pub(crate) fn from_item(store: StoreId, item: ReceiptItem) -> Self {
         Self { store, items: SmallVec::from_buf([item]), call: None }
     }
 

@@ -1,8 +1,8 @@
-//! The gate: what every service of one layer shares.
+//! State that every service of one layer shares.
 //!
-//! A gate holds the limits (the rules and the store, which do not depend on HTTP) and what belongs to the same policies
-//! over HTTP: their extractors, options and responses. Both are published as one value, which is swapped as a whole, so
-//! that a request never sees the rules of one configuration and the headers of another.
+//! It holds the limits (the rules and the store, which do not depend on HTTP) and their HTTP side: extractors, options
+//! and responses of the same policies. Both are published as one value, which is swapped as a whole, so that a request
+//! never sees the rules of one configuration and the headers of another.
 
 use std::sync::Arc;
 
@@ -13,53 +13,42 @@ use http::request::Parts;
 
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
-use super::policy::{AwaitsRefusals, Policy, Refused};
+use super::policy::{AwaitsRefusals, DeniedMark, Policy};
 use super::response::{Refusal, Responses};
 use crate::core::{Decision, Error, Lines};
 use crate::limiter::{InForce, Limits, has_units};
 use crate::store::{SharedStore, StoreDecision};
 use crate::telemetry::PolicyTelemetry;
 
-/// A gate whose policies can be replaced while requests use it: each request loads it once, and ends with it.
-pub(crate) type SharedGate = Arc<ArcSwap<Gate>>;
+/// Each request loads it once, and ends with it, even if policies are replaced.
+pub(crate) type SharedGate = Arc<ArcSwap<LayerState>>;
 
-/// May refuse what the store admits.
 pub(crate) type Refuses = dyn Fn(&StoreDecision) -> Option<Decision> + Send + Sync;
 
-/// Limits and what belongs to them over HTTP. Clones share the counters and the health of the store.
+/// Clones share the counters and the health of the store.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each follows from the policies and settings by itself")]
-pub(crate) struct Gate {
+pub(crate) struct LayerState {
     pub(crate) limits: Arc<Limits>,
-    /// The policies, in the order in which they were added: the rule at each place of `limits` is that of the policy
-    /// at the same place.
+    /// In the order of the rules in `limits`.
     pub(crate) policies: Vec<Policy>,
     pub(crate) responses: Responses,
-    /// Extracts the client's address: its settings are those of each policy that has none of its own.
     #[cfg(feature = "axum")]
     pub(crate) client: ClientIp,
-    /// Whether no policy has anything to settle with a response, unless it delays a request.
     pub(crate) settles_nothing: bool,
-    /// Whether a policy's count depends on what layers inside refuse.
     pub(crate) awaits_refusals: bool,
-    /// Whether some policy is metered, so that the real cost of a request is charged.
     pub(crate) is_metered: bool,
-    /// Whether requests have a handle.
     pub(crate) has_handles: bool,
-    /// What the policies count, unless it is requests.
+    /// Counted unit, unless it is requests.
     pub(crate) unit: Option<&'static str>,
     pub(crate) refuses: Option<Arc<Refuses>>,
-    /// Limits how often `key_unknown` is logged.
     pub(crate) unknown_keys: Arc<Lines>,
-    /// Observe which requests the policies do not count, in their order.
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    /// Limit how often refusals are logged, and those of policies in shadow mode.
     pub(crate) refusals: Arc<[Lines; 2]>,
-    /// Whether refusals are logged that are not those of shadow mode.
     pub(crate) logs_refusals: bool,
 }
 
-impl Gate {
+impl LayerState {
     pub(crate) fn new(store: SharedStore) -> Self {
         Self {
             limits: Arc::new(Limits::new(store)),
@@ -80,7 +69,7 @@ impl Gate {
         }
     }
 
-    /// Sets the policies, which must have been [accepted](Self::accepts).
+    /// The policies must have been [accepted](Self::accepts).
     pub(crate) fn set_policies(&mut self, policies: Vec<Policy>) {
         let policies: Vec<Policy> = policies.into_iter().map(Policy::interned).collect();
         Arc::make_mut(&mut self.limits)
@@ -93,12 +82,6 @@ impl Gate {
         self.policies = policies;
     }
 
-    /// Returns the policies with the settings of this layer's client.
-    ///
-    /// # Errors
-    ///
-    /// If one of them contradicts these, is not [valid](Policy::validate), or does not count what the layer counts, two have
-    /// one name, or the store does not support one.
     pub(crate) fn accepts(&self, policies: Vec<Policy>) -> Result<Vec<Policy>, Error> {
         #[cfg(feature = "axum")]
         self.client.check()?;
@@ -115,26 +98,21 @@ impl Gate {
         refuses(decided).filter(|decision| !decision.is_allowed())
     }
 
-    /// Returns the response to a request that is not admitted. An outer layer that may await it knows by the response
-    /// that the request was refused: one that says so, or one whose handle the request has (`has_outer`).
+    /// Marks the response if an outer layer may await the denial: by an extension, or by its handle (`has_outer`).
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
         if let Refusal::Refused(_) = refusal {
-            // Clients that are counted as their proxy are refused together.
+            // Warned here because clients that are counted as their proxy are denied together.
             Policy::warn_of_proxy(&self.policies, parts);
         }
         let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
         if has_outer || parts.extensions.get::<AwaitsRefusals>().is_some() {
-            response.extensions_mut().insert(Refused::Inside);
+            response.extensions_mut().insert(DeniedMark::Inside);
         }
         response
     }
 }
 
-/// Returns a policy that counts in this unit; without one, requests.
-///
-/// # Errors
-///
-/// If it cannot, or is one of a layer that counts something else: here it would limit nothing.
+/// Fails if the policy belongs to a layer with another unit, because it would limit nothing here.
 fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error> {
     let fault = |text: &str| Err(Error::invalid(format!("policy {:?}: {text}", policy.name())));
     let Some(unit) = unit else {
@@ -153,12 +131,12 @@ fn in_units(policy: Policy, unit: Option<&'static str>) -> Result<Policy, Error>
         ("ban", rule.banning().is_some()),
     ];
     match wrong.iter().find(|(_, is_set)| *is_set) {
-        Some((option, _)) => fault(&format!("it counts {unit}, of which a request takes none: leave out {option}")),
+        Some((option, _)) => fault(&format!("it counts {unit}, of which a request takes none: remove {option}")),
         None => Ok(policy.in_units(unit)),
     }
 }
 
-impl InForce for ArcSwap<Gate> {
+impl InForce for ArcSwap<LayerState> {
     fn now(&self) -> Arc<Limits> {
         Arc::clone(&self.load().limits)
     }

@@ -1,8 +1,8 @@
-//! Refusals of gRPC calls, and the status of calls that were served.
+//! Denials of gRPC calls, and the status of calls that were served.
 //!
-//! A gRPC client maps a bare 429 to `UNAVAILABLE`, which is retried blindly. So a refused call gets HTTP 200 with its
-//! status in the headers ("Trailers-Only"), as the gRPC protocol over HTTP/2 has it. How long to wait is in
-//! `grpc-retry-pushback-ms`, the header of its retry design (gRFC A6), where a negative number means not to retry.
+//! A gRPC client maps a bare 429 to `UNAVAILABLE`, which is retried blindly. So a denied call gets HTTP 200 with its
+//! status in the headers ("Trailers-Only"), by the gRPC protocol over HTTP/2. The wait is in `grpc-retry-pushback-ms`,
+//! the header of its retry design (gRFC A6), where a negative number means not to retry.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, req
 const GRPC: &str = "application/grpc";
 pub(crate) const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 pub(crate) const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// How many milliseconds a client waits before it retries; -1 if a retry cannot help.
+/// In milliseconds. -1 if a retry cannot help.
 pub(crate) const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 const UNKNOWN: HeaderValue = HeaderValue::from_static("2");
@@ -23,17 +23,12 @@ const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
-/// Returns whether a request is a gRPC call: a POST with the content type of gRPC or gRPC-Web.
-///
-/// Neither the version nor `te` counts, as servers respond to calls without them: a layer that translates gRPC-Web
-/// passes calls on as HTTP/1.1, and some proxies remove `te`.
+/// Neither the version nor `te` counts, because proxies and layers that translate gRPC-Web change them.
 pub(crate) fn is_call(parts: &request::Parts) -> bool {
     parts.method == Method::POST && kind(&parts.headers).is_some()
 }
 
-/// Returns the response to a call with the content type that its client reads.
-///
-/// Clients of gRPC-Web read a status in the headers, too, so it needs no other translation.
+/// gRPC-Web needs no other translation, because its clients read a status in the headers, too.
 pub(crate) fn for_client(call: &request::Parts, mut response: Response<Bytes>) -> Response<Bytes> {
     if let Some(kind) = kind(&call.headers) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -49,21 +44,18 @@ fn kind(headers: &HeaderMap) -> Option<&'static str> {
     })
 }
 
-/// Returns whether a call failed, by the headers or the trailers of its response; `None` if they have no
-/// `grpc-status`.
+/// `None` without a `grpc-status`.
 pub(crate) fn has_failed(fields: &HeaderMap) -> Option<bool> {
     let mut statuses = fields.get_all(STATUS).iter().peekable();
     statuses.peek()?;
     Some(statuses.any(|status| status != "0"))
 }
 
-/// Returns whether a message has gRPC's content type. That of gRPC-Web does not count.
 pub(crate) fn is_grpc(headers: &HeaderMap) -> bool {
     kind(headers) == Some(GRPC)
 }
 
-/// Returns `RESOURCE_EXHAUSTED`, to be retried after `wait`; never if that is `None`. The message is another one if the
-/// client `is_banned`.
+/// `wait` is `None` if no retry can help.
 pub(crate) fn exhausted(wait: Option<Duration>, is_banned: bool) -> Response<Bytes> {
     let pushback = wait.map_or(-1, millis);
     let message = match wait {
@@ -76,12 +68,10 @@ pub(crate) fn exhausted(wait: Option<Duration>, is_banned: bool) -> Response<Byt
     response
 }
 
-/// Returns `INVALID_ARGUMENT`: the key of the call is ambiguous.
 pub(crate) fn invalid(message: &'static str) -> Response<Bytes> {
     trailers_only(INVALID_ARGUMENT, message)
 }
 
-/// Returns `PERMISSION_DENIED`: the call has no key, or its client is on a deny list.
 pub(crate) fn forbidden(message: &'static str) -> Response<Bytes> {
     trailers_only(PERMISSION_DENIED, message)
 }
@@ -107,19 +97,18 @@ pub(crate) fn rejected(response: Response<Bytes>) -> Response<Bytes> {
     Response::from_parts(parts, Bytes::new())
 }
 
-/// Returns `UNAVAILABLE`, to be retried after `wait`, but not before 1 s.
+/// The wait is at least 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     let mut response = trailers_only(UNAVAILABLE, "temporarily reduced capacity");
     response.headers_mut().insert(PUSHBACK, millis(wait.max(Duration::from_secs(1))).into());
     response
 }
 
-/// Returns whole milliseconds, rounded up.
+/// Rounds up.
 fn millis(wait: Duration) -> i64 {
     i64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX)
 }
 
-/// Returns a response of headers only, which no cache may keep. [`for_client`] adds its content type.
 fn trailers_only(status: HeaderValue, message: &'static str) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();

@@ -1,11 +1,11 @@
-//! Rate limiting over HTTP: the layer and its service, the extractors of keys, and the responses to refused requests.
+//! Rate limiting over HTTP: the layer and its service, the extractors of keys, and the responses to denied requests.
 //!
-//! Requests come in, and responses with the headers of their limits go out. Between the two, [`admission`] turns the
-//! head of a request into one decision, [`account`] keeps what it took until that is settled, and [`headers`] and
-//! [`response`] write what the client receives. [`gate`] holds what all services of one layer share.
+//! [`admission`] turns the head of a request into one decision, [`account`] keeps the units taken until they are
+//! settled, and [`headers`] and [`response`] write the client's response. [`gate`] holds the state that all services of
+//! one layer share.
 //!
-//! No module below this one depends on HTTP. How much is left is decided below it, by [`limiter`](crate::limiter) and
-//! the [stores](crate::store), which see policies as rules and clients as keys.
+//! No module below this one depends on HTTP. [`limiter`](crate::limiter) and the [stores](crate::store) decide how much
+//! is left, and see policies as rules and clients as keys.
 
 mod account;
 mod admission;

@@ -1,13 +1,12 @@
-//! The status service: shows clients what is left of their limits, and takes nothing.
+//! Status service: shows clients what is left of their limits, and takes nothing.
 //!
-//! A request comes in, the policies of its client are checked at cost 0, and a JSON document goes out, with the numbers
-//! that headers would have now. It differs from a decision in two points: methods and routes of policies do not matter,
-//! as the status request has its own; and policies that are not shown are resolved only to see whether they refuse the
-//! client.
+//! The policies of the client are checked at cost 0, and the response is a JSON document with the numbers that headers
+//! would have now. It differs from a decision in two points. Methods and routes of policies do not matter, because the
+//! status request has its own. Policies that are not shown are resolved only to find out whether they deny the client.
 //!
-//! A status request is free and needs no authentication, so a service for all clients shows only policies whose key
-//! and quota a client cannot make up. For the others the application decides who may see them. Which policies those
-//! are is checked when the service is made, and again when policies are replaced.
+//! A status request is free and needs no authentication, so a service for all clients shows only policies whose key and
+//! quota a client cannot make up. For the others the application decides who may see them. The policies are checked
+//! when the service is made, and again when policies are replaced.
 
 use std::convert::Infallible;
 use std::fmt::{self, Write};
@@ -24,8 +23,8 @@ use tower::Service;
 
 use super::LiveLayer;
 use super::account::RateLimitHandle;
-use super::admission::{Judge, PendingPolicy, Resolved, Skip};
-use super::gate::{Gate, SharedGate};
+use super::admission::{PendingPolicy, PolicyResolver, Resolved, Skip};
+use super::gate::{LayerState, SharedGate};
 use super::headers::{Advertised, used, whole_seconds};
 use super::policy::{Policy, Predicate};
 use super::response::{Refusal, json, problem, without_body};
@@ -38,8 +37,8 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
 /// A [`Service`] that responds to each client with what is left of its limits, as JSON.
 ///
-/// It is made by [`LiveLayer::status_service`](crate::LiveLayer::status_service), for all clients, or by
-/// [`status_service_for`](crate::LiveLayer::status_service_for), for those that a closure admits.
+/// Created by [`LiveLayer::status_service`](crate::LiveLayer::status_service), for all clients, or by
+/// [`status_service_for`](crate::LiveLayer::status_service_for), for clients that a closure allows.
 ///
 /// A response looks like this, with `reset` in Unix time:
 ///
@@ -47,25 +46,24 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 /// {"resources":{"ip":{"limit":300,"used":12,"remaining":288,"reset":1767225600}}}
 /// ```
 ///
-/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time. One that counts
-/// something else than requests has a `unit`, as in `RateLimit-Policy`: `content-bytes`, or `concurrent-requests`, which
-/// have no `reset`, as it is not known when slots are free.
+/// A policy by which the client is [banned](crate::Ban) also has `banned`, the end of the ban in Unix time. A policy
+/// that counts other units than requests has a `unit`, as in `RateLimit-Policy`: `content-bytes`, or
+/// `concurrent-requests`, which have no `reset`, because it is not known when slots are free.
 ///
 /// It checks the layer's policies as for any request of the client, and takes nothing:
 ///
-/// - The layer's keys identify the client. `limit`, `used` and `remaining` are those of the headers that the client's
-///   other requests receive.
-/// - Closures receive the status request. A policy that does not apply to it by its [`when`](crate::Policy::when) is
-///   left out. Policies for other [methods](crate::Policy::methods) and routes are shown, as the status request has its
-///   own.
+/// - The layer's keys identify the client. `limit`, `used` and `remaining` are the numbers in the headers that the
+///   client's other requests receive.
+/// - Closures receive the status request. A policy whose [`when`](crate::Policy::when) does not match it is left out.
+///   Policies for other [methods](crate::Policy::methods) and routes are shown, because the status request has its own.
 /// - Costs are not computed.
 /// - Policies are left out if the request lacks their key (unless such requests [share](crate::policy::MissingKey::Share) a
 ///   counter, which is shown then), if they are in shadow mode or unadvertised, or if their
 ///   [allow list](crate::Policy::allow) has the client.
-/// - A client that the layer refuses before the store decides, as it is on a [deny list](crate::Policy::deny), say,
-///   gets the same response here if that policy applies to the status request too.
-/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: what is left of this
-///   process's share, or a full quota with `Allow`; with `Deny` it is 503.
+/// - A client that the layer denies before the store decides, such as one on a [deny list](crate::Policy::deny), gets
+///   the same response here if that policy applies to the status request too.
+/// - If the store fails, the response shows what [`OnFailure`](crate::OnFailure) decides instead: the rest of this
+///   process's share, or a full quota with `Allow`. With `Deny` it is 503.
 ///
 /// # Examples
 ///
@@ -84,7 +82,7 @@ const NOT_SHOWN: &str = "Limits are not shown to this client.";
 #[must_use = "services do nothing unless called"]
 pub struct StatusService {
     gate: SharedGate,
-    /// Which requests see all advertised policies; `None` if all requests see only those that are proven.
+    /// Requests that see all advertised policies. With `None` all requests see only unforgeable ones.
     shows_to: Option<Arc<Predicate>>,
 }
 
@@ -108,8 +106,7 @@ impl<B> Service<Request<B>> for StatusService {
 }
 
 impl StatusService {
-    /// Returns the status of the client, or why there is none: 403, the layer's refusal, or 503.
-    async fn respond(&self, gate: &Arc<Gate>, parts: &Parts) -> Response<Bytes> {
+    async fn respond(&self, gate: &Arc<LayerState>, parts: &Parts) -> Response<Bytes> {
         if self.shows_to.as_ref().is_some_and(|shows_to| !shows_to(parts)) {
             return problem::forbidden(NOT_SHOWN);
         }
@@ -127,12 +124,11 @@ impl fmt::Debug for StatusService {
     }
 }
 
-/// Returns what the client that sent this request has left, as JSON.
-///
-/// # Errors
-///
-/// The refusal, if the layer would refuse the client before the store decides, or if no decision could be made.
-async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool) -> Result<String, Box<Refusal>> {
+async fn status(
+    gate: &Arc<LayerState>,
+    parts: &Parts,
+    shows: impl Fn(&Policy) -> bool,
+) -> Result<String, Box<Refusal>> {
     let mut plan: Plan<PendingPolicy> = Plan::default();
     for (place, policy) in gate.policies.iter().enumerate() {
         match resolve(gate, place, parts) {
@@ -149,21 +145,19 @@ async fn status(gate: &Arc<Gate>, parts: &Parts, shows: impl Fn(&Policy) -> bool
     Ok(document(gate, &decided.decision))
 }
 
-fn resolve(gate: &Arc<Gate>, place: usize, parts: &Parts) -> Resolved {
+fn resolve(gate: &Arc<LayerState>, place: usize, parts: &Parts) -> Resolved {
     let policy = &gate.policies[place];
     let scope = &policy.options().scope;
     let covered = scope.terms(parts).is_some();
     if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
         return Resolved::Skip(Skip::Scope);
     }
-    let resolved = Judge::resolve_look(gate, place, parts);
+    let resolved = PolicyResolver::resolve_look(gate, place, parts);
     if covered { resolved } else { resolved.in_shadow() }
 }
 
-/// Returns the status as JSON: under `resources`, each policy by its name, with `limit`, `used` and `remaining` in
-/// units and `reset` in Unix time (seconds, rounded up), which slots do not have; of slots and bytes also `unit`, and of
-/// one by which the client is banned `banned`, the end of the ban.
-fn document(gate: &Gate, decision: &Decision) -> String {
+/// `reset` and `banned` are in Unix seconds, rounded up. Slots have no `reset`.
+fn document(gate: &LayerState, decision: &Decision) -> String {
     let headers = &gate.responses.headers;
     let mut json = String::from(r#"{"resources":{"#);
     for (index, outcome) in decision.outcomes().iter().filter(|outcome| headers.shows(outcome)).enumerate() {
@@ -174,14 +168,13 @@ fn document(gate: &Gate, decision: &Decision) -> String {
     json
 }
 
-/// Writes what is left of one policy, in the numbers that headers have. A policy's name needs no escaping.
 fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<&str>) -> fmt::Result {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::of(outcome.quota()));
+    let (policy, Advertised { q, .. }) = (outcome.policy(), Advertised::from_quota(outcome.quota()));
     let left = outcome.remaining().min(q);
     let used = used(outcome, left);
     write!(json, r#"{comma}"{policy}":{{"limit":{q},"used":{used},"remaining":{left}"#)?;
-    // When slots are free again is not known.
+    // No reset, because it is not known when slots are free again.
     let reset = (!outcome.is_held()).then(|| outcome.reset_after());
     for (name, after) in [("reset", reset), ("banned", outcome.banned_for())] {
         if let Some(after) = after {
@@ -202,10 +195,10 @@ impl LiveLayer {
     /// Requests are neither authenticated nor counted. So it shows only policies whose key is
     /// [unforgeable](field@crate::key::KeyInfo::unforgeable), by the connection or the server (addresses,
     /// [extensions](crate::key::extension), the route, or one key for all), and whose quota is not chosen by a
-    /// [`tier`](Policy::tier) from what the request contains. For others there is
+    /// [`tier`](Policy::tier) from the contents of the request. For others there is
     /// [`status_service_for`](Self::status_service_for).
     ///
-    /// When policies are [replaced](Self::replace_policies), those that it must not show are left out, and a warning
+    /// When policies are [replaced](Self::replace_policies), policies that it must not show are left out, and a warning
     /// with the code `status_left_out` names them.
     ///
     /// # Errors
@@ -243,11 +236,11 @@ impl LiveLayer {
         Ok(StatusService { gate: Arc::clone(&self.layer.gate), shows_to: None })
     }
 
-    /// Returns a status service, as [`status_service`](Self::status_service), that shows all advertised policies, but
-    /// only to requests for which the closure returns true. Others get 403.
+    /// Returns a [status service](Self::status_service) that shows all advertised policies, but only to requests for
+    /// which the closure returns `true`. Others get 403.
     ///
     /// A response shows the counters of the key that the request contains, and the quota of its tier. So the closure
-    /// must return whether that client sent the request, as whatever authenticates other requests does.
+    /// must return `true` only if that client sent the request, by the same authentication as for other requests.
     ///
     /// # Examples
     ///
@@ -279,6 +272,6 @@ impl LiveLayer {
     }
 }
 
-fn forgeable(gate: &Gate) -> impl Iterator<Item = &Policy> {
+fn forgeable(gate: &LayerState) -> impl Iterator<Item = &Policy> {
     gate.policies.iter().filter(|policy| policy.is_shown() && !policy.is_unforgeable())
 }

@@ -1,4 +1,4 @@
-//! Bans by hand: strikes for work that is no request, and the end of a ban.
+//! Bans by hand: strikes for work other than requests, and the end of a ban.
 
 use super::Limiter;
 use super::resolve::counter;
@@ -6,19 +6,18 @@ use crate::core::{Error, Key};
 use crate::store::{Change, Store};
 
 impl Limiter {
-    /// Counts a strike against a key, of every rule that has a [ban](crate::Rule::ban): a failure of work that was
-    /// admitted.
+    /// Counts a strike against a key, of every rule that has a [ban](crate::Rule::ban).
     ///
-    /// It calls the store as [`reset`](Self::reset) does.
+    /// It is for allowed work that has failed. It calls the store in the same way as [`reset`](Self::reset).
     ///
     /// # Errors
     ///
-    /// If no rule that the key is for has a ban, as of [`check`](Self::check). If the store, or the lookup of the tier,
-    /// fails for one of the rules; the strikes of those before it count.
+    /// If no rule that the key is for has a ban: see [`check`](Self::check). If the store, or the lookup of the tier,
+    /// fails for one of the rules. The strikes of the rules before that one count.
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, the strikes of rules before the current one count, and that of the current one may.
+    /// If the future is dropped, the strikes of rules before the current one count, and the current one's may.
     ///
     /// # Examples
     ///
@@ -50,21 +49,22 @@ impl Limiter {
         Ok(())
     }
 
-    /// Lifts the ban of a key, of every rule that has one: its strikes and the lengths of its last bans are forgotten,
-    /// too. Returns of how many rules the store had a ban or strikes of the key.
+    /// Lifts the ban of a key, of every rule that has one.
     ///
-    /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store as that does. Another
-    /// process may have cached a refusal, which it keeps for up to 1 s by default.
+    /// Strikes and the lengths of past bans are forgotten, too. Returns for how many rules the store had a ban or
+    /// strikes of the key.
+    ///
+    /// Units that the key has taken stay taken: see [`reset`](Self::reset). It calls the store in the same way. Another
+    /// process may have cached a denial, which it keeps for up to 1 s by default.
     ///
     /// # Errors
     ///
-    /// If no rule that the key is for has a ban, as of [`check`](Self::check). If the store, or the lookup of the tier,
-    /// fails for one of the rules; the bans of those before it are lifted.
+    /// If no rule that the key is for has a ban: see [`check`](Self::check). If the store, or the lookup of the tier,
+    /// fails for one of the rules. The bans of the rules before that one are lifted.
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, the bans of rules before the current one are lifted, and that of the current one may
-    /// be.
+    /// If the future is dropped, the bans of rules before the current one are lifted, and the current one's may be.
     pub async fn lift_ban(&self, key: &Key) -> Result<usize, Error> {
         let limits = &*self.in_force.now();
         let mut lifted = 0;

@@ -1,4 +1,4 @@
-//! The counters of a key, or of a request: permits take any number of units of them, by the rules in force.
+//! Counters of a key, or of a request: permits take any number of units of them, by the rules in force.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -15,17 +15,16 @@ use super::{DecidingStore, Limiter};
 use crate::core::{Decision, Error, Key, Lines, PolicyName, Quota};
 use crate::store::{Ask, Check, Counter, Settles, Store, StoreDecision};
 
-/// Checks of the counters that permits take units of.
 type Each = SmallVec<[Check; 2]>;
 
-/// The counters that a key has by the rules of a limiter, or a request by the policies of its layer: for what takes units
-/// while it goes on, such as bytes and messages.
+/// Counters of a key by the rules of a limiter, or of a request by the policies of its layer.
 ///
-/// [`Limiter::counters`] returns those of a key, and [`RateLimitHandle::counters`](crate::RateLimitHandle::counters) those
-/// of a request. They follow rules that are replaced, but keep the quota of a tier.
+/// They are for work that takes units while it runs, such as bytes and messages. [`Limiter::counters`] returns the
+/// counters of a key, and [`RateLimitHandle::counters`](crate::RateLimitHandle::counters) the counters of a request.
+/// They follow rules that are replaced, but keep the quota of a tier.
 ///
-/// Two values are equal if they have the same counters by the same rules, and the same limiter or layer: what is known of one
-/// holds for the other.
+/// Two values are equal if they have the same counters by the same rules, and the same limiter or layer. Facts about
+/// one then hold for the other.
 ///
 /// # Examples
 ///
@@ -50,29 +49,27 @@ type Each = SmallVec<[Check; 2]>;
 #[derive(Clone)]
 #[must_use]
 pub struct Counters {
-    /// The checks that they began with.
     checks: Each,
-    /// Whether each has the quota of its rule, and no tier's.
+    /// `true` where a check has the quota of its rule, and no tier's.
     follows: SmallVec<[bool; 2]>,
     source: Weak<dyn InForce>,
     store: DecidingStore,
 }
 
 impl Counters {
-    /// Returns the counters of these checks, which were made of `limits`. A tier's quota whose units cannot be taken leaves
-    /// a rule its own.
+    /// The checks were made from `limits`. If units of a tier's quota cannot be taken, the rule keeps its own.
     pub(crate) fn new(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Self {
         let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy() == rule.name());
         let kept = |mut check: Check| {
             if let (Err(_), Some(rule)) = (has_units(check.counter.policy(), check.counter.quota()), rule_of(&check)) {
                 warn_of_tier(rule.name().as_str());
-                check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+                check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
             }
-            // It may be that of a share of the quota.
+            // The floor may be a share of the quota.
             if let Some(share) = rule_of(&check).and_then(Rule::reserve).filter(|_| check.floor > 0) {
                 check.floor = share.of(check.counter.quota());
             }
-            // A permit that is refused is no strike, as clients do not choose its units; but a banned key gets none.
+            // A denied permit is no strike, because clients do not choose its units. A banned key still gets none.
             check.cost(0).settles(Settles::ByOutcome).without_strikes()
         };
         let checks: Each = checks.into_iter().map(kept).collect();
@@ -81,10 +78,12 @@ impl Counters {
         Self { checks, follows, source: Weak::clone(&limits.source), store: Arc::clone(&limits.store) }
     }
 
-    /// Takes units of every rule in force that has one of these counters; the permit refunds them unless it is
-    /// [spent](Permit::spend), in full or [in part](Permit::spend_units). A denial comes with a permit for nothing.
+    /// Takes units of every rule in force that has one of these counters.
     ///
-    /// A permit that is refused is no strike of a [ban](crate::Rule::ban), and metrics do not count it among decisions.
+    /// The permit refunds them unless it is [spent](Permit::spend), in full or [in part](Permit::spend_units). A denial
+    /// comes with a permit for nothing.
+    ///
+    /// A denied permit is no strike of a [ban](crate::Rule::ban), and metrics do not count it among decisions.
     ///
     /// # Errors
     ///
@@ -92,15 +91,16 @@ impl Counters {
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped while the store decides, what it admits may stay taken.
+    /// If the future is dropped while the store decides, units that it allows may stay taken.
     pub async fn permit(&self, units: u64) -> Result<(Decision, Permit), Error> {
         let checks: Each = self.in_force().map(|check| check.cost(units)).collect();
         let StoreDecision { decision, receipt } = self.store.decide(&checks, Ask::default()).wait().await?;
         Ok((decision, Permit::new(&self.store, receipt)))
     }
 
-    /// Returns the checks of a permit for no units, by the rules in force: with the quotas, the
-    /// [floors](Check::floor) that stay free for others, and the modes.
+    /// Returns the checks of a permit for no units, by the rules in force.
+    ///
+    /// The checks have the quotas, the [floors](Check::floor) that stay free for others, and the modes.
     ///
     /// # Examples
     ///
@@ -119,7 +119,6 @@ impl Counters {
         self.in_force().collect()
     }
 
-    /// Returns the checks by the rules in force; a rule that is gone limits no more.
     fn in_force(&self) -> impl Iterator<Item = Check> {
         let limits = self.source.upgrade().map(|source| source.now());
         self.checks.iter().zip(&self.follows).filter_map(move |(check, follows)| match &limits {
@@ -157,13 +156,13 @@ impl fmt::Debug for Counters {
 impl Limiter {
     /// Returns the counters of a key, of which [permits](Counters::permit) take any number of units. It takes nothing.
     ///
-    /// The [cost](crate::Rule::cost) of the rules does not matter. The limiter of a [layer](crate::LiveLayer::limiter) takes
-    /// units of all policies that it uses for the key, which count requests; so give messages a limiter of their own, or
-    /// [name](Self::only) a policy.
+    /// The [cost](crate::Rule::cost) of the rules does not matter. The limiter of a [layer](crate::LiveLayer::limiter)
+    /// takes units of all policies that it uses for the key, which count requests. So give messages their own limiter,
+    /// or [name](Self::only) a policy.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`check`](Self::check). If a rule, or the tier of the key, has a
+    /// If no rule is for the key: see [`check`](Self::check). If a rule, or the tier of the key, has a
     /// [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket), or the store cannot
     /// refund units.
     ///
@@ -192,23 +191,18 @@ impl Limiter {
     }
 }
 
-/// Checks that units of a policy's quota, perhaps that of a tier, can be taken by the number, and refunded.
-///
-/// # Errors
-///
-/// If they cannot: the message names the policy.
+/// Fails if units of a quota cannot be taken by the number, and refunded.
 pub(crate) fn has_units(policy: &PolicyName, quota: &Quota) -> Result<(), Error> {
     if !quota.facts().only_in_store() {
         return Ok(());
     }
     let (policy, algorithm) = (policy.as_str(), quota.algorithm().as_str());
     Err(Error::invalid(format!(
-        "policy {policy:?}: a {algorithm} has no units that are taken by the number, and refunded: give a token_bucket, \
+        "policy {policy:?}: a {algorithm} has no units that are taken by the number, and refunded: use a token_bucket, \
          or a window"
     )))
 }
 
-/// Logs that units of a tier cannot be taken.
 fn warn_of_tier(policy: &str) {
     static TIER: Lines = Lines::new();
     TIER.log(policy, |more| {
@@ -216,13 +210,12 @@ fn warn_of_tier(policy: &str) {
     });
 }
 
-/// Returns a check by the rules in force, with their quota where it `follows` them; a rule that is gone limits no more.
 fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
     let ban = rule.ban_check().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if follows && has_units(rule.name(), rule.quota()).is_ok() {
-        check.counter = Counter::of(rule.limit(None), check.counter.key().clone());
+        check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
     }
     if check.floor > 0 {
         check.floor = rule.reserve().map_or(0, |share| share.of(check.counter.quota()));

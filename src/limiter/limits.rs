@@ -1,8 +1,8 @@
-//! What all users of the same limits share: rules, a store, and what happens when it fails.
+//! State that all users of the same limits share: rules, a store, and what happens when it fails.
 //!
 //! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are
-//! in flight. A decision that needs no lookup goes straight to the store; the others come here
-//! ([`Limits::decide`]): a look at the checks that need no lookup, the lookups, and the decision.
+//! in flight. A decision that needs no lookup goes straight to the store. [`Limits::decide`] is for the others: a peek
+//! at the checks that need no lookup, the lookups, and the decision.
 
 use std::ptr;
 use std::sync::{Arc, Weak};
@@ -17,30 +17,22 @@ use crate::core::{Error, Requirement};
 use crate::store::{Ask, FailureRules, FailureStore, Settles, SharedStore, Store, StoreDecision};
 use crate::telemetry::{Telemetry, Timer};
 
-/// The rules in force, the store that decides by them, and what happens when it fails.
 #[derive(Clone)]
 pub(crate) struct Limits {
-    /// In the order in which decisions list them.
     pub(super) rules: Vec<Rule>,
-    /// Which keys each rule counts, if they are those of policies; none if the rules take any key.
+    /// Keys that each rule counts, if the rules are policies. Empty if they take any key.
     pub(super) keys: Vec<RuleKeys>,
-    /// The settings for failures; `store` was built with them.
     pub(crate) failure: FailureRules,
-    /// What decisions are reported to.
     pub(crate) telemetry: Arc<Telemetry>,
-    /// The store that the caller passed in.
     inner: SharedStore,
-    /// The same store behind a circuit breaker, a timeout and the rule for failures.
+    /// `inner` behind a circuit breaker, a timeout and the rule for failures.
     pub(crate) store: Arc<FailureStore>,
-    /// What was warned of, also of limits that these replaced.
+    /// Also covers limits that these replaced.
     pub(crate) warned: Arc<Warned>,
-    /// Where the limits in force are that replace these.
     pub(super) source: Weak<dyn InForce>,
 }
 
-/// A source of limits that may be replaced while they are used.
 pub(crate) trait InForce: Send + Sync {
-    /// Returns a snapshot of the limits in force, which does not change when they are replaced.
     fn now(&self) -> Arc<Limits>;
 }
 
@@ -50,7 +42,6 @@ impl InForce for ArcSwap<Limits> {
     }
 }
 
-/// The plan of a decision, the timer of the call, and the result of the store.
 pub(crate) type DecidedBy<F> = (Plan<F>, Timer, Result<StoreDecision, Error>);
 
 impl Limits {
@@ -74,17 +65,17 @@ impl Limits {
         self.source = source;
     }
 
-    /// Warns anew, for another layer with the same limits.
+    /// Warns again, for another layer with the same limits.
     pub(crate) fn renew_warnings(&mut self) {
         self.warned = Arc::new(self.warned.renewed());
     }
 
-    /// Returns whether these limits are in force in `layer`, or were before.
+    /// Returns `true` if these limits are in force in `layer`, or were before.
     pub(crate) fn are_of<T>(&self, layer: &Arc<ArcSwap<T>>) -> bool {
         ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(layer))
     }
 
-    /// Sets the rules; the store must [support](Self::supports) them.
+    /// The store must [support](Self::supports) the rules.
     pub(crate) fn set_rules(&mut self, rules: impl IntoIterator<Item = Rule>) {
         self.rules = rules.into_iter().map(Rule::interned).collect();
     }
@@ -98,7 +89,6 @@ impl Limits {
         self.store = Arc::new(FailureStore::new(Arc::clone(&self.inner), self.failure));
     }
 
-    /// Returns an error if two of these rules have one name, or the store cannot decide by all of them.
     pub(crate) fn supports<'a>(&self, rules: impl Iterator<Item = &'a Rule>) -> Result<(), Error> {
         let rules: SmallVec<[&Rule; 4]> = rules.collect();
         let is_taken =
@@ -106,7 +96,7 @@ impl Limits {
         if let Some((_, rule)) = rules.iter().enumerate().find(is_taken) {
             return Err(Error::invalid(format!(
                 "the name {:?} is given to two policies that are decided together: counters, \
-                 headers and metrics could not tell them apart: give each its own",
+                 headers and metrics could not tell them apart: each needs its own",
                 rule.name().as_str()
             )));
         }
@@ -114,7 +104,6 @@ impl Limits {
         self.inner.capabilities(&requirements).map(drop)
     }
 
-    /// Returns an error if a rule can never admit a check at its cost.
     pub(super) fn check_costs(rules: &[Rule]) -> Result<(), Error> {
         let Some((rule, (cost, capacity))) = rules.iter().find_map(|rule| Some((rule, rule.excess()?))) else {
             return Ok(());
@@ -126,21 +115,14 @@ impl Limits {
         )))
     }
 
-    /// Returns an error if the store cannot refund units of each of these rules.
     pub(super) fn supports_refunds(&self, places: &[usize]) -> Result<(), Error> {
         let of = |place: &usize| Requirement { settles: Settles::ByOutcome, ..self.rules[*place].requirement() };
         let requirements: SmallVec<[Requirement<'_>; 4]> = places.iter().map(of).collect();
         self.inner.capabilities(&requirements).map(drop)
     }
 
-    /// Decides a plan, after the lookups that it needs.
-    ///
-    /// A request that is refused by a check without a lookup causes no lookups. Lookups have timeouts of their own, and the
-    /// time that they take is none of the decision's.
-    ///
-    /// # Errors
-    ///
-    /// The refusal of the first rule that refuses by its lookup.
+    /// A request that is denied by a check without a lookup causes no lookups. Their time does not count as the
+    /// decision's.
     pub(crate) async fn decide<F: PendingCheck>(&self, mut plan: Plan<F>) -> Result<DecidedBy<F>, F::Error> {
         if !plan.pending.is_empty() {
             if let Some((timer, refused)) = self.refusal(&plan.checks).await {

@@ -1,11 +1,10 @@
 //! Limits without HTTP: rules over any key, for jobs, messages and streams.
 //!
-//! A [`Rule`] is a named quota. [`Limits`] are the rules in force, the store that decides by them, and what happens
-//! when it fails. A [`Limiter`] and a layer over HTTP share them, and they are replaced as a whole while they are used:
-//! a decision ends by the limits it began with. A [`Plan`] holds the checks of one decision; some may need a
-//! lookup first.
+//! A [`Rule`] is a named quota. [`Limits`] are the current rules, the store that decides by them, and what happens when
+//! it fails. A [`Limiter`] and an HTTP layer share them. They are replaced as a whole while in use: a decision ends by
+//! the limits that it began with. A [`Plan`] holds the checks of one decision. Some may need a lookup first.
 //!
-//! Keys and units come in, [`Decision`]s go out. This module calls stores and lookups, and does not depend on HTTP.
+//! This module calls stores and lookups, and does not depend on HTTP.
 
 mod bans;
 mod counters;
@@ -47,46 +46,46 @@ use crate::core::error::{Kind, built};
 use crate::core::{Decision, Error, Key, PolicyName, random};
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
 
-/// The resolution of tokio's timers: no wait and no timeout is shorter.
+/// Resolution of tokio's timers: no wait and no timeout is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
-/// The first pause of a wait whose end is a guess.
 const FIRST_PAUSE: Duration = Duration::from_millis(25);
 
-/// The store that decides by limits, or stands in for the one that they were given.
 type DecidingStore = Arc<FailureStore>;
 
 /// Limits any key by rules, for work other than HTTP requests.
 ///
-/// All rules are decided as one over the same key: if one of them refuses, nothing is taken from any. Clones share
-/// rules, counters and circuit breaker. [`LiveLayer::limiter`](crate::LiveLayer::limiter) returns one that
-/// shares the rules and counters of a layer.
+/// All rules are decided as one over the same key: if one of them denies, nothing is taken from any. Clones share
+/// rules, counters and circuit breaker. [`LiveLayer::limiter`](crate::LiveLayer::limiter) returns a limiter that shares
+/// the rules and counters of a layer.
 ///
-/// A store that waits for a server needs a tokio runtime with timers, and so does
-/// [`until_ready`](Self::until_ready).
+/// With a store that waits for a server, a limiter needs a tokio runtime with timers.
+/// [`until_ready`](Self::until_ready) needs one with any store.
 ///
 /// # Two keys
 ///
-/// Limits by two keys, such as those of all jobs and of each tenant, are two limiters on one store. They decide one after
-/// the other, so call first the one that denies more often, and [`refund`](Self::refund) its units if the second denies.
-/// [Slots](crate::Quota::concurrency) need no refund: dropping their guard releases them, so take them first.
+/// To limit by two keys, such as one for all jobs and one for each tenant, use two limiters on one store. They decide
+/// one after the other, so call the limiter that denies more often first, and [`refund`](Self::refund) its units if the
+/// second denies. [Slots](crate::Quota::concurrency) need no refund: dropping their guard releases them, so take them
+/// first.
 ///
 /// # Operators
 ///
-/// A tool in another process sees and changes the counters of a service if its rules are those of the service:
+/// A tool in another process sees and changes the counters of a service if it has the same rules as the service:
 ///
-/// - The store has the same prefix, and the rule has the same name, algorithm and window: [`Policy::rule`] returns that
-///   of a policy. The numbers of a [ban](Rule::ban) may differ.
-/// - The key is the same: [`Policy::key_of`] makes it. Without the policy, [`key::header("x-user")`](crate::key::header)
-///   extracts `Key::hashed("header x-user", "ada")`, and with `plain()` it is `Key::new("header x-user", "ada")`.
+/// - The store has the same prefix, and the rule has the same name, algorithm and window: [`Policy::rule`] returns the
+///   rule of a policy. The numbers of a [ban](Rule::ban) may differ.
+/// - The key is the same: [`Policy::key_of`] makes it. Without the policy,
+///   [`key::header("x-user")`](crate::key::header) extracts `Key::hashed("header x-user", "ada")`, and with `plain()`
+///   it is `Key::new("header x-user", "ada")`.
 /// - [`on_failure(OnFailure::Deny)`](Self::on_failure) makes a store that fails an error. By default the tool's own
-///   fallback answers, in which nobody has taken anything.
+///   fallback decides, in which nothing was taken yet.
 ///
 /// A mistake in the first two is no error, but another counter, which has everything left.
 ///
-/// [`peek`](Self::peek) shows what is left and whether a key is banned, [`reset`](Self::reset) returns the units, and
+/// [`peek`](Self::peek) shows what is left and whether a key is banned. [`reset`](Self::reset) resets its counters.
 /// [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other processes may
-/// refuse the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the keys that are
+/// deny the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the keys that are
 /// limited or banned.
 ///
 /// ```
@@ -171,19 +170,19 @@ type DecidingStore = Arc<FailureStore>;
 #[derive(Clone)]
 #[must_use]
 pub struct Limiter {
-    /// Of its own, or those of a layer.
     in_force: Arc<dyn InForce>,
-    /// The names of the rules that are used, if some were chosen.
+    /// Names of the rules in use, if some were chosen.
     only: Option<Arc<[PolicyName]>>,
 }
 
 impl Limiter {
-    /// A limiter that decides by `rules`, with its counters in `store`.
+    /// Creates a limiter that decides by `rules`, with its counters in `store`.
     ///
     /// # Panics
     ///
-    /// If two rules have the same name, as they would share their counters, or one has a [cost](Rule::cost) above what its
-    /// quota ever holds. If the store does not [support](Store::capabilities) the rules; most stores support all.
+    /// If two rules have the same name, because they would share their counters, or one has a [cost](Rule::cost) above
+    /// what its quota ever holds. If the store does not [support](Store::capabilities) the rules. Most stores support
+    /// all.
     #[track_caller]
     pub fn new(store: impl Store, rules: impl IntoIterator<Item = Rule>) -> Self {
         built(Self::try_new(store, rules))
@@ -194,7 +193,7 @@ impl Limiter {
     /// # Errors
     ///
     /// If two rules have the same name, one has a [cost](Rule::cost) above what its quota ever holds, or the store does
-    /// not [support](Store::capabilities) them: the message has what to change.
+    /// not [support](Store::capabilities) them. The message says what to change.
     ///
     /// # Examples
     ///
@@ -211,14 +210,14 @@ impl Limiter {
         limits.supports(rules.iter())?;
         Limits::check_costs(&rules)?;
         limits.set_rules(rules);
-        Ok(Self::of(limits))
+        Ok(Self::from_limits(limits))
     }
 
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
         Self { in_force, only: None }
     }
 
-    fn of(limits: Limits) -> Self {
+    fn from_limits(limits: Limits) -> Self {
         Self::shared(Arc::new_cyclic(|source| {
             let mut limits = limits;
             limits.set_source(Weak::<ArcSwap<Limits>>::clone(source));
@@ -226,39 +225,41 @@ impl Limiter {
         }))
     }
 
-    /// Takes the cost of every rule if all of them fit, and nothing otherwise.
+    /// Takes the cost of every rule if all of them allow it, and nothing otherwise.
     ///
-    /// Slots of a [concurrency](crate::Quota::concurrency) are released before it returns, so they limit nothing: hold
-    /// them by [`acquire`](Self::acquire) or [`until_ready`](Self::until_ready).
+    /// Slots of a [concurrency](crate::Quota::concurrency) are released before this returns, so they limit nothing:
+    /// hold them by [`acquire`](Self::acquire) or [`until_ready`](Self::until_ready).
     ///
-    /// Work that a queueing leaky bucket admits has to wait for [`Decision::delay`] before it begins.
+    /// Work that a queueing leaky bucket allows has to wait for [`Decision::delay`] before it begins.
     ///
     /// The limiter of a [layer](crate::LiveLayer::limiter) uses the policies whose keys are of the same kind, and
     /// that apply to all requests. [`only`](Self::only) names others.
     ///
     /// # Errors
     ///
-    /// If no policy is for the key: the message has the kinds that there are. If the store fails,
+    /// If no policy is for the key: the message lists the kinds that exist. If the store fails,
     /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a failed store is no error:
-    /// [`Decision::source`] is what decided instead.
+    /// [`Decision::source`] says what decided instead.
     ///
     /// # Cancellation
     ///
-    /// The future can be dropped at any point. If the store admits the check all the same, its units stay taken.
+    /// The future can be dropped at any point. If the store allows the check all the same, its units stay taken.
     pub async fn check(&self, key: &Key) -> Result<Decision, Error> {
         self.decide(key, None).await
     }
 
-    /// Takes `units` from every rule, instead of the cost of the rule; 0 takes nothing and is always admitted,
-    /// unless the key is [banned](crate::Ban). Slots are released before it returns, as by [`check`](Self::check).
+    /// Takes `units` from every rule, instead of the cost of the rule.
+    ///
+    /// 0 takes nothing and is always allowed, unless the key is [banned](crate::Ban). Slots are released before this
+    /// returns, as by [`check`](Self::check).
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Cancellation
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Examples
     ///
@@ -278,26 +279,29 @@ impl Limiter {
         self.decide(key, Some(units)).await
     }
 
-    /// Waits until the limits allow, for up to `timeout`, and returns what [`acquire`](Self::acquire) does: the decision,
-    /// which is never a denial, and a guard of the slots, empty without a [concurrency](crate::Quota::concurrency).
+    /// Waits until the limits allow, for up to `timeout`.
+    ///
+    /// Returns the same as [`acquire`](Self::acquire): the decision, which is never a denial, and a guard of the slots,
+    /// empty without a [concurrency](crate::Quota::concurrency).
     ///
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
     /// returns the error at once. Where the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again
     /// after 25 ms, then twice as long each time up to that wait, and at the timeout.
     ///
-    /// The timeout bounds neither the last check, which may take its [timeout](Self::timeout), nor the
-    /// [delay](Decision::delay) of a queueing leaky bucket, for which an admitted check sleeps as well. Tasks are not
-    /// admitted in the order in which they came: `BackPressureLayer` of the crate `tollgate-shed` has them stand in line.
+    /// The timeout bounds neither the last check, which may take its own [timeout](Self::timeout), nor the
+    /// [delay](Decision::delay) of a queueing leaky bucket, for which an allowed check sleeps as well. Tasks do not
+    /// wait in order: `BackPressureLayer` of the crate `tollgate-shed` queues them.
     ///
     /// # Errors
     ///
-    /// If the limits still deny when the timeout is over, the error [is a denial](Error::is_denied) and has the last
-    /// [decision](Error::decision). All others are as of [`check`](Self::check): a store that fails is not waited for.
+    /// If the limits still deny at the end of the timeout, the error [is a denial](Error::is_denied) and has the last
+    /// [decision](Error::decision). All other errors are the same as for [`check`](Self::check): a store that fails is
+    /// not waited for.
     ///
     /// # Cancellation
     ///
-    /// As [`acquire`](Self::acquire). Refusals take nothing.
+    /// See [`acquire`](Self::acquire). Denials take nothing.
     ///
     /// # Examples
     ///
@@ -328,11 +332,11 @@ impl Limiter {
             let left = timeout.saturating_sub(start.elapsed());
             let mut wait = decision.retry_after();
             if decision.retry_is_guess() && !left.is_zero() {
-                // A slot may be free at any time, also just before the timeout.
+                // Poll more often, because a slot may be free at any time, also just before the timeout.
                 wait = wait.map(|wait| wait.min(pause).min(left));
                 pause = pause.saturating_mul(2);
             }
-            // Timers count milliseconds: a shorter wait, or none, would make this a busy loop.
+            // Timers count milliseconds, and a shorter wait, or none, would make this a busy loop.
             let wait = wait.map(|wait| wait.max(TIMER_RESOLUTION));
             let Some(wait) = wait.filter(|wait| *wait <= left) else {
                 let message = format!("the limits deny for longer than the timeout of {timeout:?}");
@@ -342,17 +346,18 @@ impl Limiter {
         }
     }
 
-    /// Returns what a key has left of every rule, without taking anything. A key that was never used has everything left,
-    /// and so has one of another kind, or another window or prefix of the store: these are other counters.
+    /// Returns what a key has left of every rule, without taking anything.
     ///
-    /// The decision is admitted unless the key is [banned](crate::Ban); [`Outcome::remaining`](crate::Outcome::remaining)
-    /// is 0 where the next unit would be refused. While the store is unavailable, [`OnFailure`](crate::OnFailure)
-    /// decides what it returns: the local fallback's counters, or a full quota with `Allow`; with `Deny` it is an
-    /// error.
+    /// A key that was never used has everything left. So has a key of another kind, window or store prefix, because
+    /// these are other counters.
+    ///
+    /// The decision allows unless the key is [banned](crate::Ban). [`Outcome::remaining`](crate::Outcome::remaining) is
+    /// 0 where the next unit would be denied. While the store is unavailable, [`OnFailure`](crate::OnFailure) decides
+    /// what this returns: the local fallback's counters, or a full quota with `Allow`. With `Deny` it is an error.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Examples
     ///
@@ -378,24 +383,24 @@ impl Limiter {
         Ok(looked.decision)
     }
 
-    /// Resets the counters of a key, of every rule, as if it had taken nothing, and returns how many counters there were.
-    /// 0 means that the key has taken nothing, or that it is not the key of the service: see [operators](Self#operators).
-    /// A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a time more may be in use than the
-    /// limit.
+    /// Resets the counters of a key, of every rule, and returns how many counters there were.
     ///
-    /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters as they
-    /// are. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
+    /// 0 means that the key has taken nothing, or that it is not the key of the service: see
+    /// [operators](Self#operators). A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a
+    /// time more may be in use than the limit.
     ///
-    /// Another process, or another store of this process, may have cached a refusal, which it keeps for up to 1 s by
+    /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters
+    /// unchanged. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
+    ///
+    /// Another process, or another store of this process, may have cached a denial, which it keeps for up to 1 s by
     /// default.
     ///
-    /// The rules are reset one after the other. If they look tiers up, the counter that is reset is the one of the
-    /// key's present tier.
+    /// The rules are reset one after the other. If they look tiers up, the counter of the key's present tier is reset.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
-    /// the rules; those before it are reset.
+    /// If no rule is for the key: see [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
+    /// the rules. The rules before that one are reset.
     ///
     /// # Cancellation
     ///
@@ -404,19 +409,18 @@ impl Limiter {
         self.adjust(key, Change::Reset).await
     }
 
-    /// Refunds a key up to `units` of every rule, and no more than it has taken. Returns of how many rules units were
-    /// refunded.
+    /// Refunds a key up to `units` of every rule, and no more than it has taken.
     ///
-    /// It calls the store as [`reset`](Self::reset) does.
+    /// Returns how many rules refunded units. It calls the store in the same way as [`reset`](Self::reset).
     ///
-    /// Checks through the same store see the refund as soon as this returns. Another process, or another store of this
-    /// process, may have cached a refusal, which it keeps for up to the cap of its [`DenyCache`](crate::store::DenyCache), 1 s
-    /// by default.
+    /// Checks through the same store see the refund once this returns. Another process, or another store of this
+    /// process, may have cached a denial, which it keeps for up to the cap of its
+    /// [`DenyCache`](crate::store::DenyCache), 1 s by default.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
-    /// the rules; those before it are refunded.
+    /// If no rule is for the key: see [`check`](Self::check). If the store, or the lookup of the tier, fails for one of
+    /// the rules. The rules before that one are refunded.
     ///
     /// # Cancellation
     ///
@@ -443,7 +447,6 @@ impl Limiter {
         self.adjust(key, Change::Refund(units)).await
     }
 
-    /// Changes the counter of a key of every rule, one after the other; returns how many had something to change.
     async fn adjust(&self, key: &Key, change: Change) -> Result<usize, Error> {
         let limits = &*self.in_force.now();
         let mut changed = 0;
@@ -454,7 +457,6 @@ impl Limiter {
         Ok(changed)
     }
 
-    /// Decides all rules, at the cost of each or at `units`, and records the decision.
     async fn decide(&self, key: &Key, units: Option<u64>) -> Result<Decision, Error> {
         let (decision, slots) = self.decide_holding(key, units).await?;
         if !slots.is_empty() {
@@ -481,7 +483,6 @@ impl Limiter {
     }
 }
 
-/// Returns a random part of a tenth of `wait`.
 fn jitter(wait: Duration) -> Duration {
     let most = u64::try_from(wait.as_nanos() / 10).unwrap_or(u64::MAX);
     Duration::from_nanos(random::up_to(most))
@@ -496,9 +497,9 @@ impl fmt::Debug for Limiter {
 impl Limiter {
     /// Sets what happens to checks that the store could not decide. The default is a local fallback.
     ///
-    /// The limiter of a [layer](crate::LiveLayer::limiter) has the settings of the layer. This method and the
-    /// others that set what happens on failure detach it: from then on it has a circuit breaker of its own, and keeps
-    /// the rules that the layer has at this moment, even if the layer replaces them.
+    /// The limiter of a [layer](crate::LiveLayer::limiter) has the settings of the layer. This method, and the other
+    /// methods that set what happens on failure, detach it: from then on it has its own circuit breaker, and keeps the
+    /// rules that the layer has at this moment, even if the layer replaces them.
     ///
     /// # Examples
     ///
@@ -521,23 +522,26 @@ impl Limiter {
         self.change_failure(|rules| rules.on_failure = rule)
     }
 
-    /// Sets for how long [`OnFailure::Allow`] admits everything in one outage, 60 s by default; after that the local
-    /// fallback decides.
+    /// Sets for how long [`OnFailure::Allow`] allows everything in one outage, 60 s by default.
+    ///
+    /// After that the local fallback decides.
     ///
     /// See [`RateLimitLayer::allow_for`](crate::RateLimitLayer::allow_for).
     pub fn allow_for(self, time: Duration) -> Self {
         self.change_failure(|rules| rules.allow_for = time)
     }
 
-    /// Sets how many processes share the limits, 1 by default: the fallback of each admits that share of every limit,
-    /// rounded up.
+    /// Sets how many processes share the limits, 1 by default.
+    ///
+    /// The fallback of each process allows its share of every limit, rounded up.
     pub fn instances(self, instances: NonZeroU32) -> Self {
         self.change_failure(|rules| rules.instances = instances)
     }
 
-    /// Sets the timeout of one decision; 0 becomes 1 ms. The default is the
-    /// [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none. Lookups of tiers have a
-    /// [timeout](crate::policy::TierLookup::timeout) of their own, before it.
+    /// Sets the timeout of one decision. 0 becomes 1 ms.
+    ///
+    /// The default is the [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
+    /// Lookups of tiers run before the decision, with their own [timeout](crate::policy::TierLookup::timeout).
     ///
     /// The store keeps to its own timeout if that is shorter: see
     /// [`RateLimitLayer::timeout`](crate::RateLimitLayer::timeout).
@@ -553,6 +557,6 @@ impl Limiter {
     fn change_failure(self, change: impl FnOnce(&mut FailureRules)) -> Self {
         let mut limits = Limits::clone(&self.in_force.now());
         limits.change_failure(change);
-        Self { only: self.only, ..Self::of(limits) }
+        Self { only: self.only, ..Self::from_limits(limits) }
     }
 }

@@ -1,8 +1,8 @@
-//! The plan of one decision: its checks, and those that need a lookup first.
+//! Plan of one decision: its checks, and those that need a lookup first.
 //!
-//! Rules are named by their place in the list of all, and checks stay in that order whether or not they need a lookup,
-//! as outcomes are listed in that order. The plan is generic over its lookups: those of a layer also look keys up, and
-//! may refuse.
+//! Rules are named by their index in the list of all. Checks stay in that order whether or not they need a lookup,
+//! because outcomes are listed in that order. The plan is generic over its lookups, because a layer's lookups also look
+//! keys up, and may deny.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -13,27 +13,22 @@ use super::rule::Rule;
 use crate::core::{Key, Limit, Quota};
 use crate::store::{BanCheck, Check, Counter};
 
-/// Places of rules in the list of all, ascending.
+/// Indexes of rules in the list of all, ascending.
 pub(crate) type Places = SmallVec<[usize; 4]>;
 
-/// The rules that take part in one decision, and their checks.
 pub(crate) struct Plan<F> {
-    /// The places of the rules whose checks are known.
     pub(crate) places: Places,
-    /// Their checks, in the same order.
+    /// In the order of `places`.
     pub(crate) checks: SmallVec<[Check; 4]>,
-    /// The checks of the other rules, which need a lookup.
     pub(crate) pending: Vec<F>,
 }
 
-/// The check of a rule whose key or quota is being looked up.
 pub(crate) trait PendingCheck {
-    /// What ends the request without a decision of the store.
     type Error;
 
     fn place(&self) -> usize;
 
-    /// Waits for the lookup. Returns the check of the rule, or `None` if the rule does not apply.
+    /// Waits for the lookup. `None` if the rule does not apply.
     fn resolve(&mut self) -> impl Future<Output = Result<Option<Check>, Self::Error>> + Send;
 }
 
@@ -44,18 +39,14 @@ impl<F> Default for Plan<F> {
 }
 
 impl<F> Plan<F> {
-    /// Adds the check of a rule whose place is after those before.
+    /// Rules must be added in ascending order.
     #[inline]
     pub(crate) fn add(&mut self, place: usize, check: Check) {
         self.places.push(place);
         self.checks.push(check);
     }
 
-    /// Runs the lookups concurrently, and inserts their checks by the places of their rules.
-    ///
-    /// # Errors
-    ///
-    /// The first refusal: the other results are not needed then.
+    /// Runs the lookups concurrently, and inserts their checks in order. Stops at the first denial.
     pub(crate) async fn look_up(&mut self) -> Result<(), F::Error>
     where
         F: PendingCheck,
@@ -90,20 +81,14 @@ impl<F> Plan<F> {
     }
 }
 
-/// The check of a rule before its key is known.
 #[derive(Clone, Debug)]
 pub(crate) struct CheckDraft {
-    /// The place of the rule.
     pub(crate) place: usize,
-    /// Units to take.
     pub(crate) cost: u64,
-    /// The rule's limit, or that of the client's tier.
     pub(crate) limit: Limit,
-    /// Whether the request may use the reserve.
     pub(crate) critical: bool,
-    /// Whether the key is that of one client, which the rule may ban.
     pub(crate) bans: bool,
-    /// Whether the rule does not apply, and it is only looked whether it bans the key.
+    /// `true` if the rule does not apply, and the check only peeks at its ban.
     pub(crate) only_ban: bool,
 }
 
@@ -122,7 +107,7 @@ impl CheckDraft {
     pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
         let ban = rule.ban_check().filter(|_| self.bans);
         let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
-        let counter = Counter::of(self.limit, key);
+        let counter = Counter::from_limit(self.limit, key);
         let quota = counter.quota();
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(quota));
         let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));

@@ -1,9 +1,9 @@
-//! What a key means for each rule, at once or after a lookup: its check, and its counter; and a look at the checks that
-//! need no lookup.
+//! Resolution of a key for each rule, at once or after a lookup: its check and its counter. Also a peek at the checks
+//! that need no lookup.
 //!
-//! A flood of refused requests must not become a flood of lookups. So the checks whose keys and quotas are known are
-//! [looked at](Limits::refusal) first, which takes nothing; lookups are made only for a request that they would admit.
-//! The look is built so that its wait is the wait of the check itself, and deny caches can cache it as a refusal.
+//! A flood of denied requests must not become a flood of lookups. So the checks whose keys and quotas are known are
+//! [peeked at](Limits::refusal) first, which takes nothing. Lookups are made only for a request that they would allow.
+//! The peek is built so that its wait is the wait of the check itself, and deny caches can cache its denial.
 
 use std::pin::Pin;
 
@@ -16,11 +16,7 @@ use crate::limiter::lookup::RawValues;
 use crate::store::{Ask, AskMode, Check, Counter, MaybeFuture, Receipt, Store, StoreDecision};
 use crate::telemetry::Timer;
 
-/// Returns the checks of the rules at these places about a key; those whose tier is not cached are still to be looked up.
-///
-/// # Errors
-///
-/// If a tier is not known, and its rule denies such requests.
+/// Fails if a tier is not known, and its rule denies such requests.
 pub(super) fn plan_for<'a>(
     limits: &'a Limits,
     places: &[usize],
@@ -45,11 +41,7 @@ pub(super) fn plan_for<'a>(
 }
 
 impl Limits {
-    /// Returns the check of a rule by what was looked up of its tier; `None` if the rule does not apply without one.
-    ///
-    /// # Errors
-    ///
-    /// That of the lookup, if the request is refused without a tier.
+    /// `None` if the rule does not apply without a tier. Fails if the request is denied without one.
     #[inline]
     pub(crate) fn check(
         &self,
@@ -65,7 +57,7 @@ impl Limits {
                 self.telemetry.unknown_tier(rule.name());
                 match lookup.without_result(rule.name().as_str(), draft.limit.quota, error)? {
                     Some(quota) => Some(quota),
-                    // A ban is that of the key, whatever its quota.
+                    // A ban belongs to the key, whatever its quota.
                     None if draft.bans && rule.banning().is_some() => {
                         return Ok(Some(CheckDraft { only_ban: true, cost: 0, ..draft }.check(rule, key)));
                     }
@@ -76,7 +68,7 @@ impl Limits {
         Ok(Some(draft.with_tier(rule, tier).check(rule, key)))
     }
 
-    /// The same for a key of a limiter: in shadow mode a rule never refuses.
+    /// In shadow mode a rule never denies.
     fn check_key(
         &self,
         draft: CheckDraft,
@@ -97,18 +89,12 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
     Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
-/// Returns a look at the counter of a key of each of these rules, after the lookups of tiers.
-///
-/// # Errors
-///
-/// As of [`plan_for`].
 pub(super) async fn looks(limits: &Limits, places: &[usize], key: &Key) -> Result<SmallVec<[Check; 4]>, Error> {
     let mut plan = plan_for(limits, places, key, Some(0))?;
     plan.look_up().await?;
     Ok(plan.checks)
 }
 
-/// A rule whose quota is being looked up.
 pub(super) struct Tier<'a> {
     limits: &'a Limits,
     draft: CheckDraft,
@@ -130,9 +116,7 @@ impl PendingCheck for Tier<'_> {
 }
 
 impl Limits {
-    /// Returns the refusal of a request by its known checks, or the error if they cannot be decided; `None` if they fit.
-    ///
-    /// Takes nothing, and calls the store at most once.
+    /// Takes nothing, and calls the store at most once. `None` if the checks are allowed.
     pub(super) async fn refusal(&self, checks: &[Check]) -> Option<(Timer, Result<StoreDecision, Error>)> {
         if !checks.iter().any(may_refuse) {
             return None;
@@ -145,7 +129,7 @@ impl Limits {
             Err(error) => return Some((timer, Err(error))),
         };
         let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
-            // It is the outcome of the unit that the look stands for.
+            // The outcome of the unit that the peek stands for.
             Source::DenyCache if check.cost > 0 => look.clone(),
             _ => as_decided(check, look),
         });
@@ -159,19 +143,18 @@ fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
-/// Returns a look that has something remaining exactly where the check fits: all units of the cost but one become
-/// floor. The wait of such a look is that of the check, too.
+/// Leaves units exactly where the check is allowed: all units of the cost but one become floor.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));
-    // A refusal by the look is one of the request. In shadow mode the decision follows, which strikes by itself.
+    // A denial by the peek denies the request. In shadow mode the decision follows, which strikes by itself.
     if let Some(ban) = look.ban.as_mut() {
         ban.tests = may_refuse(check) && check.cost > 0;
     }
     look
 }
 
-/// Returns whether the check is one of a queue, which is decided by its first free slot, whatever the cost.
+/// Returns `true` for a queue's check, decided by its first free slot, whatever the cost.
 fn by_slots(check: &Check) -> bool {
     check.counter.quota().decides_by_floor(check.cost, check.floor)
 }
@@ -182,7 +165,7 @@ fn as_decided(check: &Check, look: &Outcome) -> Outcome {
     }
     let (reset, minutes) = (look.reset_after(), look.window_minutes());
     if look.remaining() == 0 {
-        // For a cost above 1 the look does not contain how many units are left.
+        // For a cost above 1 the peek does not contain how many units are left.
         return Outcome::denied(check, 0, look.wait()).with_reset_after(reset).with_window_minutes(minutes);
     }
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };

@@ -1,7 +1,7 @@
-//! A rule: the part of a policy that is not about HTTP.
+//! Rules: the part of a policy that is not about HTTP.
 //!
-//! A name, a quota, a cost, a mode and perhaps tiers. A policy holds a rule and adds how requests are matched to it; so
-//! policies and rules behave alike, and share their counters where their names, keys and quotas agree.
+//! A policy holds a rule and adds how requests are matched to it. So policies and rules behave alike, and share their
+//! counters where their names, keys and quotas agree.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::core::error::built;
 use crate::core::{Ban, Error, Key, Limit, Mode, PolicyName, Quota, Requirement, Settles};
 use crate::store::BanCheck;
 
-/// A named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
+/// Named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
 /// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. An option that is
 /// set again replaces what was set before.
@@ -26,7 +26,7 @@ use crate::store::BanCheck;
 /// ```
 /// use tollgate::{Limiter, MemoryStore, Quota, Rule};
 ///
-/// // The second rule is on trial: it counts, and refuses nothing.
+/// // The second rule is on trial: it counts, and denies nothing.
 /// let limiter = Limiter::new(MemoryStore::new(), [
 ///     Rule::new("mail", Quota::per_hour(100)),
 ///     Rule::new("mail-daily", Quota::per_hour(1_000)).shadow(),
@@ -36,20 +36,17 @@ use crate::store::BanCheck;
 #[derive(Clone)]
 #[must_use]
 pub struct Rule {
-    /// Its name, and the quota unless a lookup returns another.
     limit: Limit,
-    /// In units.
     cost: u64,
     mode: Mode,
     settles: Settles,
-    /// The share of the capacity that only critical checks may use.
     reserve: Option<Share>,
     tiers: Option<TierLookup>,
     ban: Option<BanCheck>,
 }
 
 impl Rule {
-    /// A rule that is enforced, with a cost of 1 unit.
+    /// Creates a rule that is enforced, with a cost of 1 unit.
     ///
     /// # Panics
     ///
@@ -89,8 +86,8 @@ impl Rule {
 
     /// Sets how many units a check takes, 1 by default.
     ///
-    /// A cost of 0 takes nothing and is always admitted, unless the key is [banned](Self::ban). A limiter is not built
-    /// with a cost above the [capacity](Quota::capacity), which would never be admitted.
+    /// A cost of 0 takes nothing and is always allowed, unless the key is [banned](Self::ban). A limiter does not build
+    /// with a cost above the [capacity](Quota::capacity), which would never be allowed.
     /// [`Limiter::check_n`](crate::Limiter::check_n) sets the cost of a single check.
     ///
     /// # Examples
@@ -111,21 +108,21 @@ impl Rule {
         Self { cost: units, ..self }
     }
 
-    /// Sets shadow mode, to try a rule on real traffic: it is decided and counted, and never refuses.
+    /// Sets shadow mode, to try a rule on real traffic: it decides and counts, and never denies.
     ///
-    /// What it would have refused is in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check
-    /// that does not fit takes nothing from this rule.
+    /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that the rule
+    /// would deny takes nothing from it.
     pub fn shadow(self) -> Self {
         Self { mode: Mode::Shadow, ..self }
     }
 
-    /// Sets a ban: after a number of refusals by this rule within a window, the key is refused for a time.
+    /// Sets a ban: after a number of denials by this rule within a window, the key is denied for a time.
     ///
-    /// During a ban all checks of the key are refused, whatever they cost, and take nothing from any rule. Checks that
-    /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats are refusals, too. Rules of one name share the
-    /// bans of a key, as they share its counters. Not all [stores](crate::store::Store::capabilities) have bans.
+    /// During a ban all checks of the key are denied, whatever they cost, and take nothing from any rule. Checks that
+    /// [`Limiter::until_ready`](crate::Limiter::until_ready) repeats count as denials, too. Rules of one name share the
+    /// bans of a key, in the same way as its counters. Not all [stores](crate::store::Store::capabilities) have bans.
     ///
-    /// A rule with a ban of other numbers sees and lifts the bans of another one. A rule without a ban shows none.
+    /// A rule sees and lifts the bans of a rule with other numbers. A rule without a ban shows none.
     ///
     /// # Examples
     ///
@@ -153,19 +150,18 @@ impl Rule {
         self.with_ban(ban, true)
     }
 
-    /// Sets a ban whose strikes are not refusals, but found later.
     pub(crate) fn ban_by_outcome(self, ban: Ban) -> Self {
         self.with_ban(ban, false)
     }
 
     fn with_ban(self, ban: Ban, counts: bool) -> Self {
-        let limit = Some(Limit::new(self.name().clone(), Quota::of_ban(&ban)));
+        let limit = Some(Limit::new(self.name().clone(), Quota::from_ban(&ban)));
         Self { ban: Some(BanCheck { counts, limit, ..BanCheck::new(ban) }), ..self }
     }
 
-    /// Sets a lookup of the quota by key; the quota of the rule applies where it returns none.
+    /// Sets a lookup of the quota by key. The quota of the rule applies where the lookup returns none.
     ///
-    /// A client whose limit or burst changes keeps the units used; a quota with another window or algorithm starts with
+    /// A client whose limit or burst changes keeps the units used. A quota with another window or algorithm starts with
     /// fresh state.
     ///
     /// # Examples
@@ -208,25 +204,22 @@ impl Rule {
         Self { tiers: None, ..self }
     }
 
-    /// Declares that units may be refunded by the outcome of a request.
     pub(crate) fn settled_by_outcome(self) -> Self {
         Self { settles: Settles::ByOutcome, ..self }
     }
 
-    /// Sets a reserve: a share of the capacity that only critical checks may use.
     pub(crate) fn reserving(self, share: Share) -> Self {
         Self { reserve: Some(share), ..self }
     }
 
-    /// Returns the cost and what the quota holds at most, if that is less, and no lookup may change it: then no check is
-    /// ever admitted.
+    /// Returns the cost and the capacity, if the cost exceeds it and no lookup may change it: no check is ever allowed.
     pub(crate) fn excess(&self) -> Option<(u64, u64)> {
-        // A reserve does not matter: critical checks may use it.
+        // The reserve does not matter, because critical checks may use it.
         let (cost, capacity) = (self.cost, self.quota().capacity());
         (cost > capacity && self.tiers.is_none()).then_some((cost, capacity))
     }
 
-    /// Returns the rule of a layer or limiter, which all threads use at once.
+    /// Interns the rule for a layer or limiter, which all threads use at once.
     pub(crate) fn interned(self) -> Self {
         let ban = self.ban.map(|ban| BanCheck { limit: ban.limit.map(Limit::interned), ..ban });
         Self { limit: self.limit.interned(), ban, ..self }
@@ -240,7 +233,6 @@ impl Rule {
         }
     }
 
-    /// Returns the cost of a check, in units.
     pub(crate) fn units(&self) -> u64 {
         self.cost
     }
@@ -286,23 +278,18 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// The units of a [`Share`] in a whole.
 const MILLION: u32 = 1_000_000;
 
-/// A share of the capacity in millionths, 1 to 999,999.
+/// Share of the capacity, in millionths: 1 to 999,999.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Share(u32);
 
 impl Share {
-    /// Rounds a fraction to millionths, to at least one and not all of them.
-    ///
-    /// # Errors
-    ///
-    /// If `fraction` is not above 0 and below 1.
+    /// Rounds a fraction to millionths, at least one and not all. Fails if `fraction` is not above 0 and below 1.
     pub(crate) fn new(fraction: f64) -> Result<Self, Error> {
         if !(fraction > 0.0 && fraction < 1.0) {
             return Err(Error::invalid(format!(
-                "reserve {fraction} is not allowed: give a fraction above 0 and below 1"
+                "reserve {fraction} is not allowed: use a fraction above 0 and below 1"
             )));
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]
@@ -310,8 +297,7 @@ impl Share {
         Ok(Self(millionths))
     }
 
-    /// Returns the units that must remain after a check that is not critical: this share of the quota's capacity, rounded
-    /// up.
+    /// Returns the units that must remain after a check that is not critical, rounded up.
     pub(crate) fn of(self, quota: &Quota) -> u64 {
         let kept = (u128::from(quota.capacity()) * u128::from(self.0)).div_ceil(u128::from(MILLION));
         u64::try_from(kept).unwrap_or(u64::MAX)
@@ -322,12 +308,10 @@ fn is_shared(key: &Key) -> bool {
     matches!(key.as_str(), "anonymous:" | "unknown:") || key.kind() == "ambiguous"
 }
 
-/// Which keys the rule of a policy counts.
 #[derive(Clone, Debug)]
 pub(crate) struct RuleKeys {
-    /// `None` if it is not known, as a closure makes the keys.
+    /// `None` if it is not known, because a closure makes the keys.
     kind: Option<Box<str>>,
-    /// Whether the policy applies to some requests only.
     has_scope: bool,
 }
 
@@ -340,7 +324,6 @@ impl RuleKeys {
         !self.has_scope && (self.kind.as_deref() == Some(key.kind()) || is_shared(key))
     }
 
-    /// Returns what an error says of a policy that is not selected.
     pub(super) fn describe(&self, name: &PolicyName) -> String {
         match (self.kind.as_deref(), self.has_scope) {
             (Some(kind), false) => format!("{:?} has keys of kind {kind:?}", name.as_str()),

@@ -1,8 +1,8 @@
-//! Which rules of a limiter a key is for.
+//! Selection of the rules that a key is for.
 //!
-//! Rules of a limiter of its own take any key. Those of a layer are policies, which count keys of one kind: a key of
-//! another kind would be a counter that no request has, and work that is no request meets no policy for some requests
-//! only, unless it is named.
+//! A limiter's own rules take any key. A layer's rules are policies, which count keys of one kind. A key of another
+//! kind would be a counter that no request has. Work outside of requests matches no policy for certain requests, unless
+//! the policy is named.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use super::rule::Rule;
 use crate::core::{Ban, Error, Key, PolicyName};
 
 impl Limiter {
-    /// Returns a limiter by these policies or rules only, for all keys: also by those with a
-    /// [scope](crate::Policy::routes), and those whose key is a closure or of another kind.
+    /// Returns a limiter by these policies or rules only, for all keys.
     ///
-    /// They are looked up by name whenever the limiter is used, so they may be replaced.
+    /// It also uses policies with a [scope](crate::Policy::routes), and policies whose key is a closure or of another
+    /// kind. They are looked up by name whenever the limiter is used, so they may be replaced.
     ///
     /// # Errors
     ///
-    /// If no names are given, or no policy or rule has one of them. The methods of the limiter return this error, too, if
-    /// a policy is removed later.
+    /// If no names are given, or no policy or rule has one of them. The methods of the limiter return this error, too,
+    /// if a policy is removed later.
     ///
     /// # Examples
     ///
@@ -48,11 +48,7 @@ impl Limiter {
         Ok(Self { only: Some(names), ..self })
     }
 
-    /// Returns the places of the rules that a key is for.
-    ///
-    /// # Errors
-    ///
-    /// If there is none, though there are rules; or one that was named is gone.
+    /// Fails if there are rules but none is for the key, or a named rule is gone.
     pub(super) fn places(&self, limits: &Limits, key: &Key) -> Result<Places, Error> {
         match &self.only {
             Some(names) => limits.named(names),
@@ -60,11 +56,6 @@ impl Limiter {
         }
     }
 
-    /// Returns the rules that a key is for and that have a ban, with their places.
-    ///
-    /// # Errors
-    ///
-    /// As [`places`](Self::places), or if none has a ban.
     pub(super) fn banning<'a>(&self, limits: &'a Limits, key: &Key) -> Result<Vec<(usize, &'a Rule, Ban)>, Error> {
         let places = self.places(limits, key)?;
         let of = |place: usize| limits.rules[place].banning().map(|ban| (place, &limits.rules[place], ban));

@@ -1,5 +1,3 @@
-//! Units that are taken for work that may not begin: a [`Permit`] refunds them unless it is spent.
-
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
@@ -10,15 +8,14 @@ use super::{DecidingStore, Limiter};
 use crate::core::{Decision, Error, Key, in_drop};
 use crate::store::{Change, Mode, Receipt, Settlement, SlotGuard, Store};
 
-/// Changes to what one decision took.
-type Changes = SmallVec<[Settlement; 2]>;
+type PermitChanges = SmallVec<[Settlement; 2]>;
 
-/// What [`Limiter::permit`], or [`Counters::permit`](super::Counters::permit), took for work that has not begun. Unless it is
-/// [spent](Self::spend), its units are refunded and its slots released when it is dropped.
+/// Units for work that has not begun, from [`Limiter::permit`] or [`Counters::permit`](super::Counters::permit).
+///
+/// Unless it is [spent](Self::spend), its units are refunded and its slots released when it is dropped.
 #[must_use = "units are refunded when their permit is dropped"]
 pub struct Permit {
     store: DecidingStore,
-    /// There until it is settled.
     receipt: Option<Receipt>,
     slots: SlotGuard,
 }
@@ -29,14 +26,13 @@ impl Permit {
         Self { store: Arc::clone(store), receipt: Some(receipt), slots }
     }
 
-    /// Begins the work: its units stay taken, and the guard that this returns holds the slots.
+    /// Begins the work: the units stay taken, and the returned guard holds the slots.
     pub fn spend(mut self) -> SlotGuard {
         self.settle(|_| SmallVec::new());
         mem::take(&mut self.slots)
     }
 
-    /// Begins the work with so many units: they stay taken of each rule, what was taken beyond them is refunded, and the
-    /// guard that this returns holds the slots.
+    /// Begins the work with so many units of each rule, and refunds the rest. The returned guard holds the slots.
     ///
     /// # Examples
     ///
@@ -64,7 +60,7 @@ impl Permit {
         mem::take(&mut self.slots)
     }
 
-    fn settle(&mut self, changes: impl FnOnce(&Receipt) -> Changes) {
+    fn settle(&mut self, changes: impl FnOnce(&Receipt) -> PermitChanges) {
         if let Some(receipt) = self.receipt.take() {
             let changes = changes(&receipt);
             drop(self.store.settle(receipt, &changes));
@@ -85,16 +81,18 @@ impl fmt::Debug for Permit {
 }
 
 impl Limiter {
-    /// Takes the cost of every rule as [`check`](Self::check) does, for work that may not begin after all: the permit
-    /// refunds it unless it is [spent](Permit::spend). A denial comes with a permit for nothing.
+    /// Takes the cost of every rule for work that may not begin after all.
+    ///
+    /// It decides in the same way as [`check`](Self::check). The permit refunds the cost unless it is
+    /// [spent](Permit::spend). A denial comes with a permit for nothing.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check) and [`supports_permits`](Self::supports_permits).
+    /// See [`check`](Self::check) and [`supports_permits`](Self::supports_permits).
     ///
     /// # Cancellation
     ///
-    /// As [`check`](Self::check); slots are released.
+    /// See [`check`](Self::check). Slots are released.
     ///
     /// # Examples
     ///
@@ -120,20 +118,20 @@ impl Limiter {
         Ok((decided.decision, Permit::new(&store, decided.receipt)))
     }
 
-    /// Checks that the rules in force can give [permits](Self::permit) for a key to callers that repeat their calls until
-    /// they are allowed.
+    /// Checks that the rules in force can give [permits](Self::permit) for a key to callers that repeat their calls
+    /// until they are allowed.
     ///
     /// # Errors
     ///
-    /// If no rule is for the key, as of [`check`](Self::check). If the store cannot refund units, a rule has a
-    /// [ban](crate::Rule::ban), to which repeated calls would lead, or one costs more than its quota ever holds.
+    /// If no rule is for the key: see [`check`](Self::check). If the store cannot refund units, a rule has a
+    /// [ban](crate::Rule::ban), to which repeated calls would lead, or a rule costs more than its quota ever holds.
     pub fn supports_permits(&self, key: &Key) -> Result<(), Error> {
         let limits = &*self.in_force.now();
         let places = self.places(limits, key)?;
         for rule in places.iter().map(|place| &limits.rules[*place]) {
             let (name, cost, most) = (rule.name().as_str(), rule.units(), rule.quota().capacity());
             if rule.banning().is_some() {
-                return Err(Error::invalid(format!("rule {name:?} bans keys that wait: leave out the ban")));
+                return Err(Error::invalid(format!("rule {name:?} bans keys that wait: remove the ban")));
             }
             if cost > most && rule.mode() == Mode::Enforce {
                 let text = format!("rule {name:?} costs {cost} and holds {most} at most: it would never be ready");
@@ -145,19 +143,20 @@ impl Limiter {
 }
 
 impl Limiter {
-    /// Takes the cost of every rule as [`check`](Self::check) does, and returns a guard that holds the slots among it.
+    /// Takes the cost of every rule in the same way as [`check`](Self::check), and returns a guard that holds the
+    /// slots.
     ///
-    /// They are released when the guard is dropped, so keep it for as long as the work takes. Units that are no slots
-    /// stay taken. Of a rule with a [concurrency](crate::Quota::concurrency), [`check`](Self::check) releases the slots
-    /// before it returns. It does not wait for slots: [`until_ready`](Self::until_ready) does.
+    /// Slots are released when the guard is dropped, so keep it for as long as the work takes. Other units stay taken.
+    /// [`check`](Self::check) would release the slots of a [concurrency](crate::Quota::concurrency) before it returns.
+    /// This method does not wait for slots: [`until_ready`](Self::until_ready) does.
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check).
+    /// See [`check`](Self::check).
     ///
     /// # Cancellation
     ///
-    /// As [`check`](Self::check); slots are released.
+    /// See [`check`](Self::check). Slots are released.
     ///
     /// # Examples
     ///

@@ -9,24 +9,24 @@ use crate::core::{Error, Key, Lines, Quota};
 use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 use crate::store::MaybeFuture;
 
-/// A cached, asynchronous lookup of the quota of a key.
+/// Cached, asynchronous lookup of the quota of a key.
 ///
-/// The function receives a [`Lookup`]: the key, and the value that the client sent, as the key may contain only a
+/// The function receives a [`Lookup`]: the key, and the value that the client sent, because the key may contain only a
 /// hash of it. Without a result in time the quota of the policy or rule applies, or what
-/// [`on_unknown`](Self::on_unknown) says. What the function queries is shielded from load:
+/// [`on_unknown`](Self::on_unknown) sets. The data source of the function is shielded from load:
 ///
 /// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
-/// - It is made only for requests that no other policy, whose key and quota are known at once, refuses: those are
-///   checked first, without taking anything.
-/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). For a request that would need one more there is no
-///   result, and a warning with the code `lookups_full` is logged, at most once a second.
-/// - It times out after 1 s ([`timeout`](Self::timeout)). A request waits for it for as long, besides the
+/// - It is made only for requests that no other policy, whose key and quota are known at once, denies. Those policies
+///   are checked first, without taking anything.
+/// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets no result, and
+///   a warning with the code `lookups_full` is logged, at most once a second.
+/// - It times out after 1 s ([`timeout`](Self::timeout)). A request waits for it for as long, in addition to the
 ///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
-///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second, and each
+///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second. Each
 ///   request without a result counts in `tollgate_unknown_tiers_total` and is logged as `tier_unknown` with its policy,
 ///   at most once a second.
-/// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
+/// - A result that has expired is used for as long again if the fresh one takes longer than 10 ms, or is not available.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
 /// without a timeout.
@@ -57,7 +57,6 @@ use crate::store::MaybeFuture;
 pub struct TierLookup {
     lookups: Lookups<Option<Quota>>,
     unknown: UnknownTier,
-    /// Limits how often `tier_unknown` is logged.
     lines: Arc<Lines>,
 }
 
@@ -68,7 +67,7 @@ impl Looked for Option<Quota> {
 }
 
 impl TierLookup {
-    /// A lookup by an async function; `None` selects the quota of the policy or rule.
+    /// Creates a lookup by an async function. `None` selects the quota of the policy or rule.
     ///
     /// A change in what the function returns is seen when the cached result expires: see [`ttl`](Self::ttl).
     pub fn new<F, T, E>(look: F) -> Self
@@ -80,15 +79,16 @@ impl TierLookup {
         Self { lookups: Lookups::new(look), unknown: UnknownTier::default(), lines: Arc::default() }
     }
 
-    /// Sets how many results are cached at most, 10,000 by default; with 0 nothing is cached.
+    /// Sets how many results are cached at most, 10,000 by default. With 0 nothing is cached.
     ///
-    /// This and the other methods that set something return lookups with an empty cache of their own.
+    /// This setter, like all others, returns a lookup with its own, empty cache.
     pub fn capacity(self, keys: usize) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.capacity = keys as u64), ..self }
     }
 
-    /// Sets how long a quota is cached, 60 s by default, 365 days at most. `None` is cached for that time or 10 s,
-    /// whichever is shorter; failures are cached for 1 s.
+    /// Sets the TTL of a quota, 60 s by default, 365 days at most.
+    ///
+    /// `None` is cached for that time or 10 s, whichever is shorter. Failures are cached for 1 s.
     ///
     /// # Examples
     ///
@@ -114,18 +114,19 @@ impl TierLookup {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, 1 s by default: the longest that a request without a cached result waits for it.
+    /// Sets the timeout of a lookup, 1 s by default. A request without a cached result waits for it no longer.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }
 
-    /// Sets how many lookups are in flight at most, 256 by default; 0 becomes 1.
+    /// Sets how many lookups are in flight at most, 256 by default. 0 becomes 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups), ..self }
     }
 
-    /// Sets what applies to a request whose tier is not known in time, as its lookup is late or fails:
-    /// [`UnknownTier::Own`] by default.
+    /// Sets the rule for a request whose tier is not known in time, because its lookup is late or fails.
+    ///
+    /// The default is [`UnknownTier::Own`].
     ///
     /// # Examples
     ///
@@ -139,7 +140,7 @@ impl TierLookup {
     ///     Ok(Some(Quota::per_minute(5_000)))
     /// }
     ///
-    /// // While the database is away, nobody has less than the smallest plan that is paid for.
+    /// // While the database is unavailable, no client has less than the smallest paid plan.
     /// let tiers = TierLookup::new(plan).on_unknown(UnknownTier::Quota(Quota::per_minute(1_000)));
     /// # let _ = tiers;
     /// ```
@@ -147,12 +148,7 @@ impl TierLookup {
         Self { unknown, ..self }
     }
 
-    /// Returns, and logs, the quota that applies to a request whose tier is not known, which may be `own`; `None` if the
-    /// policy does not apply.
-    ///
-    /// # Errors
-    ///
-    /// That of the lookup, if the request is refused.
+    /// Also logs. `None` if the policy does not apply, and the error if the request is denied.
     pub(super) fn without_result(&self, policy: &str, own: Quota, error: Error) -> Result<Option<Quota>, Error> {
         let applies = self.unknown;
         self.lines.log(policy, |more| {
@@ -167,9 +163,7 @@ impl TierLookup {
         }
     }
 
-    /// Returns the quota of a key, ready if it is cached; `None` for that of the rule, and an error if the lookup failed.
-    ///
-    /// `raw_values` is called only for a lookup.
+    /// Ready if cached. `None` is the rule's own quota. `raw_values` is called only for a lookup.
     pub(crate) fn find(
         &self,
         key: &Key,
@@ -185,18 +179,20 @@ impl fmt::Debug for TierLookup {
     }
 }
 
-/// What applies to a request whose tier is not known in time: its lookup is late or fails, and no earlier result may be
-/// used. [`TierLookup::on_unknown`](crate::policy::TierLookup::on_unknown) sets it.
+/// Rule for a request whose tier is not known in time.
+///
+/// The lookup is late or fails, and no earlier result may be used. Set it with
+/// [`TierLookup::on_unknown`](crate::policy::TierLookup::on_unknown).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnknownTier {
     /// The policy's or rule's own quota. The default.
     #[default]
     Own,
-    /// This quota, such as that of the smallest plan that is paid for.
+    /// This quota, such as the quota of the smallest paid plan.
     Quota(Quota),
     /// The policy or rule does not apply.
     Skip,
-    /// The request is refused with 503; a check of a [`Limiter`](crate::Limiter) is an error.
+    /// The request is denied with 503. A check of a [`Limiter`](crate::Limiter) is an error.
     Deny,
 }

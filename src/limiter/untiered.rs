@@ -1,16 +1,14 @@
-//! The lookup of tiers without the feature `lookup`: a type without values, so that no other file depends on the
-//! feature.
+//! Tier lookups without the feature `lookup`: a type without values, so that no other file depends on the feature.
 
 use crate::core::{Error, Key, Quota};
 use crate::limiter::lookup::RawValues;
 use crate::store::MaybeFuture;
 
-/// A lookup of quotas; without the feature there are no values.
 #[derive(Clone)]
 pub(crate) enum NoTierLookup {}
 
 impl NoTierLookup {
-    /// Returns nothing, as it is never called.
+    /// Never called, because the type has no values.
     pub(crate) fn find(&self, _: &Key, _: impl FnOnce() -> RawValues) -> MaybeFuture<Result<Option<Quota>, Error>> {
         match *self {}
     }

@@ -1,8 +1,7 @@
-//! Warns of limits that limit nothing: each cause once.
+//! Warnings about limits that limit nothing, each cause once.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// What was warned of the limits of one layer or limiter, or is meant.
 #[derive(Debug, Default)]
 pub(crate) struct Warned {
     no_rules: AtomicBool,
@@ -12,12 +11,11 @@ pub(crate) struct Warned {
 }
 
 impl Warned {
-    /// Returns the warnings of another layer with the same limits.
+    /// Warns again, for another layer with the same limits.
     pub(crate) fn renewed(&self) -> Self {
         Self { no_rules: AtomicBool::new(self.no_rules.load(Relaxed)), ..Self::default() }
     }
 
-    /// It is meant that there are no rules.
     pub(crate) fn no_rules_is_meant(&self) {
         self.no_rules.store(true, Relaxed);
     }
@@ -29,7 +27,6 @@ impl Warned {
         }
     }
 
-    /// A request has a real cost, and no policy is metered.
     #[cold]
     pub(crate) fn unmetered(&self) {
         if is_first(&self.unmetered) {
@@ -44,7 +41,6 @@ impl Warned {
         }
     }
 
-    /// A check took slots, which it releases at once.
     #[cold]
     pub(super) fn slots(&self) {
         if is_first(&self.slots) {

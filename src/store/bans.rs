@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{BanCheck, Change, ChangeResult, Check, ReceiptItem, Settles};
-use crate::core::algorithm::{Adjusted, Adjustment, NEVER, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, CounterState, NEVER, Step};
 use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
 
 /// Adds the checks of bans. Idempotent.
@@ -48,7 +48,7 @@ pub(super) fn ban_before<'a>(checks: &[Check], steps: &'a [Step], index: usize) 
 pub(super) fn strike<'a>(
     checks: &[Check],
     steps: &mut [Step],
-    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
 ) {
     for (index, two) in checks.windows(2).enumerate() {
@@ -70,7 +70,7 @@ pub(super) fn strike<'a>(
 }
 
 /// The step's delay is the length of a ban that began.
-fn after_strike(ban: &Quota, before: Option<&State>, now: u64) -> Step {
+fn after_strike(ban: &Quota, before: Option<&CounterState>, now: u64) -> Step {
     let Adjusted { units, state } = ban.adjust(before, now, Adjustment::new(Change::Charge(1), NEVER));
     let Some((state, reset)) = state else { return ban.decide(before, now, 0, 0) };
     let look = ban.decide(Some(&state), now, 0, 0);

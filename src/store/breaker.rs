@@ -38,8 +38,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 pub use self::shared::BreakerState;
-pub(crate) use self::shared::{Breaker, Permit};
-pub(super) use self::shared::{FIRST_WAIT_MS, LONGEST_PROBE, millis};
+pub(crate) use self::shared::{Breaker, CallPermit};
+pub(super) use self::shared::{FIRST_WAIT_MS, MAX_PROBE, millis};
 use super::OnFailure;
 use crate::core::{Error, OutageLines};
 use crate::telemetry::Telemetry;
@@ -84,7 +84,7 @@ impl ReportedBreaker {
         millis(self.start.elapsed())
     }
 
-    pub(crate) fn acquire(&self) -> Option<Permit> {
+    pub(crate) fn acquire(&self) -> Option<CallPermit> {
         self.inner.acquire(|| self.now())
     }
 
@@ -97,7 +97,7 @@ impl ReportedBreaker {
         self.inner.failing_since().map(|since| self.start + Duration::from_millis(since))
     }
 
-    pub(crate) fn succeeded(&self, permit: Permit) {
+    pub(crate) fn succeeded(&self, permit: CallPermit) {
         if self.inner.succeeded(permit, || self.now()) {
             self.telemetry.breaker_closed();
             let failed_for = Duration::from_millis(self.now().saturating_sub(self.inner.first_failure()));
@@ -105,7 +105,7 @@ impl ReportedBreaker {
         }
     }
 
-    pub(crate) fn failed(&self, permit: Permit, error: &dyn Display) -> bool {
+    pub(crate) fn failed(&self, permit: CallPermit, error: &dyn Display) -> bool {
         let before = self.inner.failed(permit, self.now());
         match before {
             Some(BreakerState::Closed) => {

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::bans::{applied_strike, ban_before, noted, strike};
 use super::{Change, ChangeResult, Check, Counter, Mode, Receipt, ReceiptItem, StoreDecision, StoreId};
-use crate::core::algorithm::{self, Adjustment, Found, Refund, State, Step};
+use crate::core::algorithm::{self, Adjustment, CounterState, Refund, StateStatus, Step};
 use crate::core::decision::{Decision, Measures, Outcome, Source};
 use crate::core::{Lines, PolicyName, Quota};
 
@@ -27,7 +27,7 @@ pub(super) type Steps = SmallVec<[Step; 4]>;
 /// Returns `true` if an enforced check denies the request. A repeated counter is decided at the sum of its costs.
 pub(super) fn evaluate<'a>(
     checks: &[Check],
-    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
 ) -> (Steps, bool) {
     let (mut steps, mut refused) = (Steps::new(), false);
@@ -47,7 +47,7 @@ pub(super) fn finish<'a>(
     checks: &[Check],
     steps: &mut Steps,
     refused: bool,
-    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
 ) {
     strike(checks, steps, &state, &now);
@@ -60,7 +60,7 @@ pub(super) fn finish<'a>(
 pub(super) fn look_again<'a>(
     checks: &[Check],
     steps: &mut Steps,
-    state: impl Fn(usize) -> Option<Cow<'a, State>>,
+    state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
 ) {
     for (index, (check, decided)) in checks.iter().zip(steps).enumerate() {
@@ -70,7 +70,7 @@ pub(super) fn look_again<'a>(
     }
 }
 
-pub(super) fn step(check: &Check, state: Option<&State>, now: u64, cost: u64) -> Step {
+pub(super) fn step(check: &Check, state: Option<&CounterState>, now: u64, cost: u64) -> Step {
     check.counter.quota().decide(state, now, cost, check.floor)
 }
 
@@ -86,7 +86,7 @@ pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: b
 }
 
 /// Counts checks that fit, and enforced checks even if they do not.
-fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<State>) {
+fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<CounterState>) {
     let before = checks[..index].iter().zip(steps).enumerate();
     let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
     let counted = same.filter(|(_, (check, step))| step.fits || check.mode == Mode::Enforce);
@@ -117,7 +117,7 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecision {
     let decision = Decision::new([outcome(check, step)], Source::Store);
     let receipt =
-        if decision.is_allowed() { Receipt::of_one(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
+        if decision.is_allowed() { Receipt::from_item(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
     StoreDecision { decision, receipt }
 }
 
@@ -186,7 +186,7 @@ static AHEAD: Lines = Lines::ten();
 #[cfg(feature = "redis")]
 static FOREIGN: Lines = Lines::ten();
 
-impl Found {
+impl StateStatus {
     /// The key starts with a new state, which allows more than the limit.
     #[inline]
     pub(super) fn warn(self, policy: &PolicyName) {

@@ -108,14 +108,6 @@ mod tests {
     use crate::store::Counter;
 
     #[test]
-    fn a_share_lets_its_part_start_at_once() {
-        let quota = Quota::leaky_bucket(100, std::time::Duration::from_secs(1)).queue(39).nodelay(8);
-        let share = Quota::leaky_bucket(25, std::time::Duration::from_secs(1)).queue(9).nodelay(2);
-        assert_eq!(divided(quota, 4), share);
-        assert_eq!(divided(quota, 1_000), Quota::leaky_bucket(1, std::time::Duration::from_secs(1)));
-    }
-
-    #[test]
     fn a_cost_above_a_share_takes_all_of_it_and_no_slots_that_nobody_holds() {
         let policy = "streams".try_into().expect("a valid name");
         let counter = Counter::new(policy, Key::new("user", "ada"), Quota::concurrency(8));

@@ -177,7 +177,7 @@ impl Capabilities {
     pub fn without_bans(requirements: &[Requirement<'_>]) -> Result<Self, Error> {
         match requirements.iter().find(|requirement| requirement.bans) {
             Some(Requirement { policy, .. }) => Err(Error::invalid(format!(
-                "policy {:?} has a ban, which this store does not have: leave it out, or choose another store",
+                "policy {:?} has a ban, which this store does not have: choose another store",
                 policy.as_str()
             ))),
             None => Ok(Self::default()),
@@ -196,7 +196,7 @@ impl Capabilities {
             return Ok(Self::default());
         }
         Err(Error::invalid(format!(
-            "{policies} policies, {bans} of them with a ban, are too many for one decision: give at most {most} together"
+            "{policies} policies, {bans} of them with a ban, are too many for one decision: it must be at most {most} together"
         )))
     }
 
@@ -212,7 +212,7 @@ impl Capabilities {
         Self { id: Some(id), ..self }
     }
 
-    pub(crate) fn of(store: &(impl Store + ?Sized)) -> Self {
+    pub(crate) fn from_store(store: &(impl Store + ?Sized)) -> Self {
         store.capabilities(&[]).unwrap_or_default()
     }
 }

@@ -67,7 +67,7 @@ impl ManualClock {
 
     /// A clock at [`EPOCH`](Self::EPOCH), which only the test moves.
     pub fn new() -> Self {
-        Self::of(None)
+        Self::with_timers(None)
     }
 
     /// Creates a clock at [`EPOCH`](Self::EPOCH) that is tied to the time of this tokio runtime, and pauses the
@@ -110,10 +110,10 @@ impl ManualClock {
         if !is_paused() {
             tokio::time::pause();
         }
-        Self::of(Some(Timers { runtime, read: Instant::now() }))
+        Self::with_timers(Some(Timers { runtime, read: Instant::now() }))
     }
 
-    fn of(timers: Option<Timers>) -> Self {
+    fn with_timers(timers: Option<Timers>) -> Self {
         Self { time: Arc::new(Mutex::new(Time { shown: Self::EPOCH, timers, wall: (Self::EPOCH, Self::EPOCH) })) }
     }
 

@@ -42,11 +42,11 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(100);
 /// ```
 pub struct FailingStore<S> {
     inner: Arc<S>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FailureState>>,
 }
 
 #[derive(Clone)]
-struct State {
+struct FailureState {
     result: CallResult,
     answers: Answers,
 }
@@ -69,7 +69,7 @@ enum Answers {
 impl<S: Store> FailingStore<S> {
     /// A store that works, as `inner` does.
     pub fn new(inner: S) -> Self {
-        let state = State { result: CallResult::Works, answers: Answers::AtOnce };
+        let state = FailureState { result: CallResult::Works, answers: Answers::AtOnce };
         Self { inner: Arc::new(inner), state: Arc::new(Mutex::new(state)) }
     }
 
@@ -169,12 +169,12 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn set(&self, result: CallResult) {
-        let before = mem::replace(&mut *self.state(), State { result, answers: Answers::AtOnce });
+        let before = mem::replace(&mut *self.state(), FailureState { result, answers: Answers::AtOnce });
         // Dropped unlocked, because values that the closure of a test owns may call this store in their `Drop`.
         drop(before);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FailureState> {
         locked(&self.state)
     }
 
@@ -183,7 +183,7 @@ impl<S: Store> FailingStore<S> {
         [slow, hanging]: [Option<Instant>; 2],
         works: impl FnOnce(&S) -> MaybeFuture<Result<T, Error>>,
     ) -> MaybeFuture<Result<T, Error>> {
-        let State { result, answers } = self.state().clone();
+        let FailureState { result, answers } = self.state().clone();
         let answer = match result {
             CallResult::Works => works(&self.inner),
             CallResult::Hangs => return ended(hanging, pending()),
@@ -203,7 +203,7 @@ impl<S: Store> FailingStore<S> {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        Capabilities::of(&*self.inner).timeout
+        Capabilities::from_store(&*self.inner).timeout
     }
 
     fn ends_of_decision(&self, deadline: Deadline) -> [Option<Instant>; 2] {
@@ -216,7 +216,7 @@ impl<S: Store> FailingStore<S> {
     }
 }
 
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn locked(state: &Mutex<FailureState>) -> MutexGuard<'_, FailureState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -224,7 +224,7 @@ fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[must_use = "answers are held only until it is dropped"]
 pub struct Held {
     gate: Arc<Semaphore>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FailureState>>,
 }
 
 impl Held {

@@ -5,8 +5,6 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::deadpool_redis::redis::{Client, Connection, cmd};
-
 use crate::app::{BLOCKS, LEAVES, METERED, SETTLES};
 use crate::load::{QUIET_RATE, RATE};
 use crate::rig::Rig;
@@ -72,10 +70,7 @@ impl Case {
     }
 
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = Vec::from(Self::of_redis());
-        all.extend(Self::of_connections());
-        all.extend(Self::of_neighbours());
-        all
+        Self::of_redis().into_iter().chain(Self::of_connections()).chain(Self::of_neighbours()).collect()
     }
 
     /// Those of these names, in their order.
@@ -125,23 +120,13 @@ impl Case {
                     thread::sleep(Duration::from_millis(5));
                 }
             }),
-            Self::outage("has no memory left (maxmemory)", |rig| {
-                let () = rig.redis.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-                thread::sleep(HOLD);
-                let () = rig.redis.ask(&["CONFIG", "SET", "maxmemory", "0"]);
-            }),
+            Self::outage("has no memory left (maxmemory)", |rig| set(rig, "maxmemory", ["1", "0"], false)),
             Self::outage("becomes a replica (REPLICAOF)", |rig| {
                 let () = rig.redis.ask(&["REPLICAOF", "127.0.0.1", "1"]);
                 thread::sleep(HOLD);
                 let () = rig.redis.ask(&["REPLICAOF", "NO", "ONE"]);
             }),
-            Self::outage("takes no more clients (maxclients)", |rig| {
-                let mut only = only_client(rig);
-                set_clients(&mut only, 1);
-                kill_others(&mut only);
-                thread::sleep(HOLD);
-                set_clients(&mut only, 1_000);
-            }),
+            Self::outage("takes no more clients (maxclients)", |rig| set(rig, "maxclients", ["1", "1000"], true)),
         ]
     }
 
@@ -166,11 +151,7 @@ impl Case {
                 })
             },
             Self::outage("has another password, and ends connections", |rig| {
-                let mut only = only_client(rig);
-                let () = cmd("CONFIG").arg(&["SET", "requirepass", "another"]).query(&mut only).expect("it is set");
-                kill_others(&mut only);
-                thread::sleep(HOLD);
-                let () = cmd("CONFIG").arg(&["SET", "requirepass", ""]).query(&mut only).expect("it is set");
+                set(rig, "requirepass", ["another", ""], true);
             }),
         ]
     }
@@ -220,14 +201,13 @@ fn spoil(rig: &Rig, mode: Mode) {
     rig.proxy.set(Mode::Pass);
 }
 
-fn only_client(rig: &Rig) -> Connection {
-    Client::open(rig.redis.url()).and_then(|client| client.get_connection()).expect("one")
-}
-
-fn kill_others(connection: &mut Connection) {
-    let _: i64 = cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).query(connection).expect("killed");
-}
-
-fn set_clients(connection: &mut Connection, most: u32) {
-    let () = cmd("CONFIG").arg(&["SET", "maxclients"]).arg(most).query(connection).expect("it is set");
+/// Has the server set otherwise for a while, and ends its connections but one if `kills`.
+fn set(rig: &Rig, name: &str, [meanwhile, then]: [&str; 2], kills: bool) {
+    let only = rig.redis.session();
+    let () = only.ask(&["CONFIG", "SET", name, meanwhile]);
+    if kills {
+        let _: i64 = only.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    }
+    thread::sleep(HOLD);
+    let () = only.ask(&["CONFIG", "SET", name, then]);
 }

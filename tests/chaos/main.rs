@@ -26,8 +26,8 @@ mod table;
 
 use app::serve;
 use case::Case;
-use report::Report;
 use rig::Rig;
+use table::Report;
 
 #[test]
 fn requests_are_answered_in_time_and_within_their_limits_whatever_happens_to_redis() {
@@ -38,5 +38,5 @@ fn attempt(case: &Case) -> Report {
     let (mut rig, ()) = Rig::start(case, async |store| (serve(store).await, ()));
     let (times, samples) = rig.measure(case);
     rig.stop();
-    Report::new(case, times, &samples)
+    report::report(case, times, &samples)
 }

@@ -1,7 +1,6 @@
 //! One case: a Redis, a server, a load, and what happens meanwhile.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -15,15 +14,15 @@ use crate::load::Load;
 use crate::sample::{Asks, Sample};
 use crate::support::proxy::Proxy;
 use crate::support::server::RedisServer;
+use crate::support::stall::Stalls;
 use crate::support::vault::Vault;
-use crate::table::{self, Row};
+use crate::table::{self, Report};
 
 /// Good times before and after.
 const BEFORE: Duration = Duration::from_millis(1_800);
 const AFTER: Duration = Duration::from_millis(2_200);
 const ATTEMPTS: usize = 2;
 const STOPPING: Duration = Duration::from_secs(1);
-const GRAIN: Duration = Duration::from_millis(1);
 
 /// What a case acts upon.
 pub(crate) struct Rig {
@@ -48,45 +47,34 @@ pub(crate) struct Times {
     pub(crate) stall: Duration,
 }
 
-/// What came of a case.
-pub(crate) trait Judged {
-    fn name(&self) -> &'static str;
-    /// What is told of it in the table.
-    fn row(&self) -> Row;
-    /// Whether the machine had too much else to do.
-    fn is_of_a_busy_machine(&self) -> bool;
-
-    /// What is wrong, in words.
-    fn faults(&self) -> Vec<String>;
-}
-
 /// Measures the cases whose names contain what the variable `CASES` says, and prints them; their faults fail the test.
-pub(crate) fn run<R: Judged>(cases: &[Case], attempt: impl Fn(&Case) -> R) {
+pub(crate) fn run(cases: &[Case], attempt: impl Fn(&Case) -> Report) {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let chosen = std::env::var("CASES").unwrap_or_default();
     let cases = cases.iter().filter(|case| case.name.contains(&chosen));
-    let reports: Vec<R> = cases.map(|case| twice(case, &attempt)).collect();
+    let reports: Vec<Report> = cases.map(|case| twice(case, &attempt)).collect();
     if reports.is_empty() {
         return println!("no case here is named {chosen:?}");
     }
     table::print(&reports);
-    let told =
-        |report: &R| report.faults().into_iter().map(|text| format!("Redis {}: {text}", report.name())).collect();
-    let faults: Vec<String> = reports.iter().flat_map(|report| -> Vec<String> { told(report) }).collect();
+    let told = |report: &Report| {
+        let name = report.name;
+        report.faults.clone().into_iter().map(move |text| format!("Redis {name}: {text}"))
+    };
+    let faults: Vec<String> = reports.iter().flat_map(told).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }
 
 /// Measures a case, and once again if something is wrong or the machine was busy: what other work does to the
 /// times need not come of the case.
-fn twice<R: Judged>(case: &Case, attempt: impl Fn(&Case) -> R) -> R {
+fn twice(case: &Case, attempt: impl Fn(&Case) -> Report) -> Report {
     for _ in 1..ATTEMPTS {
         let report = attempt(case);
-        let faults = report.faults();
-        if faults.is_empty() && !report.is_of_a_busy_machine() {
+        if report.faults.is_empty() && !report.is_busy {
             return report;
         }
-        println!("measured again, Redis {}: busy: {}, {faults:?}", case.name, report.is_of_a_busy_machine());
+        println!("measured again, Redis {}: busy: {}, {:?}", case.name, report.is_busy, report.faults);
     }
     attempt(case)
 }
@@ -115,15 +103,7 @@ impl Rig {
 
     /// This thread is not the runtime's: what happens is not held up by the load.
     pub(crate) fn measure<U: Asks>(&mut self, case: &Case) -> (Times, Vec<Sample<U>>) {
-        let (stop, stopped) = channel::<()>();
-        let watch = thread::spawn(move || {
-            let (mut stall, mut last) = (Duration::ZERO, Instant::now());
-            while stopped.recv_timeout(GRAIN) == Err(RecvTimeoutError::Timeout) {
-                stall = stall.max(last.elapsed().saturating_sub(GRAIN));
-                last = Instant::now();
-            }
-            stall
-        });
+        let stalls = Stalls::start();
         let load = self.runtime.block_on(Load::start(self.address, case.rate));
         let start = Instant::now();
         thread::sleep(BEFORE);
@@ -133,9 +113,7 @@ impl Rig {
         thread::sleep(AFTER);
         let end = Instant::now();
         let samples = self.runtime.block_on(load.stop());
-        drop(stop);
-        let stall = watch.join().expect("watching does not fail");
-        (Times { start, begin, whole, end, stall }, samples)
+        (Times { start, begin, whole, end, stall: stalls.longest() }, samples)
     }
 
     pub(crate) fn stop(self) {

@@ -126,3 +126,23 @@ impl<U> Sample<U> {
         self.by == by
     }
 }
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Latency {
+    pub(crate) p50: Duration,
+    pub(crate) p99: Duration,
+}
+
+impl Latency {
+    pub(crate) fn of<'a, U: 'a>(samples: impl IntoIterator<Item = &'a Sample<U>>) -> Self {
+        let mut took: Vec<Duration> = samples.into_iter().map(Sample::took).collect();
+        took.sort_unstable();
+        let at = |percent: usize| took.get(took.len() * percent / 100).copied().unwrap_or_default();
+        Self { p50: at(50), p99: at(99) }
+    }
+}
+
+/// How many were decided by someone, in percent.
+pub(crate) fn percent<U>(samples: &[Sample<U>], by: By) -> f64 {
+    100.0 * samples.iter().filter(|sample| sample.is_by(by)).count() as f64 / samples.len().max(1) as f64
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::time::Instant;
 use tollgate::store::{DenyCache, LeaseStore, Store};
-use tollgate::{Error, Key, MemoryStore, OnFailure, RateLimitLayer, Source};
+use tollgate::{Key, MemoryStore, OnFailure, RateLimitLayer, Source};
 
 use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
 use crate::support::doubles::Bounded;
@@ -13,31 +13,24 @@ use crate::support::doubles::Bounded;
 /// Timers count milliseconds, and round up.
 const GRAIN: Duration = ms(1);
 
-/// Checks how long a request waits for a store that never answers.
-async fn assert_waits(layer: &RateLimitLayer, budget: Duration) {
-    let start = Instant::now();
-    assert_eq!(decided_by(layer).await, Source::Fallback);
-    let waited = start.elapsed();
-    assert!((budget..=budget + GRAIN).contains(&waited), "{waited:?} of {budget:?}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_store_that_never_answers_costs_a_request_the_budget() {
-    let store = || Moody::new(Mood::Hangs);
-    assert_waits(&layer(&store(), MANY), ms(100)).await;
-    assert_waits(&layer(&store(), MANY).timeout(ms(7)), ms(7)).await;
-    assert_waits(&layer(&store(), MANY).timeout(ms(3_000)), ms(3_000)).await;
-    assert_waits(&layer(&store(), MANY).timeout(Duration::ZERO), ms(1)).await;
-    assert_waits(&layer(&Moody::new(Mood::FailsIn(ms(5_000))), MANY), ms(100)).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_within_the_budget_counts() {
-    let store = Moody::new(Mood::DecidesIn(ms(99)));
-    let layer = layer(&store, MANY);
-    assert_eq!(decided_by(&layer).await, Source::Store);
-    store.becomes(Mood::DecidesIn(ms(150)));
-    assert_eq!(decided_by(&layer.timeout(ms(151))).await, Source::Store);
+    for (mood, timeout, waits) in [
+        (Mood::Hangs, None, 100),
+        (Mood::Hangs, Some(ms(7)), 7),
+        (Mood::Hangs, Some(ms(3_000)), 3_000),
+        (Mood::Hangs, Some(Duration::ZERO), 1),
+        (Mood::FailsIn(ms(5_000)), None, 100),
+        (Mood::DecidesIn(ms(101)), None, 100),
+    ] {
+        let layer = layer(&Moody::new(mood), MANY);
+        let layer = if let Some(timeout) = timeout { layer.timeout(timeout) } else { layer };
+        let start = Instant::now();
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+        let waited = start.elapsed();
+        assert!((ms(waits)..=ms(waits) + GRAIN).contains(&waited), "{mood:?}: {waited:?} of {timeout:?}");
+    }
+    assert_eq!(decided_by(&layer(&Moody::new(Mood::DecidesIn(ms(99))), MANY)).await, Source::Store);
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,8 +74,8 @@ fn stores_around_a_store_keep_to_its_budget() {
 async fn a_limiter_is_told_of_a_timeout() {
     let layer = layer(&Moody::new(Mood::Hangs), MANY).on_failure(OnFailure::Deny).timeout(ms(20));
     let start = Instant::now();
-    let error: Error =
-        layer.clone().live().limiter().check(&Key::hashed("header x-user", "ada")).await.expect_err("nobody decides");
+    let ada = Key::hashed("header x-user", "ada");
+    let error = layer.live().limiter().check(&ada).await.expect_err("nobody decides");
     assert!(error.is_timeout() && error.to_string().contains("20ms"), "{error}");
     assert!(start.elapsed() <= ms(20) + GRAIN);
 }

@@ -1,18 +1,13 @@
 //! Why a store, a lookup or a tally failed, in errors and in the log: the whole chain of causes, on one line.
 
 use std::error::Error as StdError;
-use std::pin::Pin;
 use std::{fmt, io};
 
-use tollgate::test_util::FailingStore;
-use tollgate::{Error, Key, Limiter, MemoryStore, OnFailure, Rule};
-use tollgate_bandwidth::Flow;
-use tollgate_ratio::{RatioStore, Report, Tally, Totals};
+use tollgate::Error;
 use tracing::Level;
 
-use super::ratios::{counter, load};
-use super::rig::{MANY, Mood, Moody, ask, layer};
-use crate::support::doubles::away;
+use super::ratios::{Switch, counter, load};
+use super::rig::{MANY, MOST, Mood, Moody, ask, layer};
 use crate::support::log::Log;
 
 /// An error with a cause.
@@ -28,15 +23,6 @@ impl fmt::Display for Caused {
 impl StdError for Caused {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         Some(&**self.1.as_ref()?)
-    }
-}
-
-/// A tally that never replies.
-struct NoTally;
-
-impl Tally for NoTally {
-    fn report(&self, _: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        Box::pin(std::future::ready(Err(Error::store("no totals", driver()))))
     }
 }
 
@@ -64,16 +50,6 @@ fn the_alternate_format_has_every_cause_once_and_on_one_line() {
     }
 }
 
-#[tokio::test]
-async fn the_error_of_a_flow_has_the_causes_of_its_stores_error() {
-    let store = FailingStore::new(MemoryStore::new());
-    let limiter = Limiter::new(store.clone(), [Rule::new("messages", MANY)]).on_failure(OnFailure::Deny);
-    let flow = Flow::of(&limiter, &Key::new("user", "ada")).await.expect("memory never fails");
-    store.fail_with(away);
-    let error = flow.check(900).await.expect_err("the store is unavailable");
-    assert!(format!("{error:#}").ends_with(": the store is away: gone"), "{error:#}");
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_line_of_an_outage_has_every_cause() {
     let log = Log::default();
@@ -81,38 +57,35 @@ async fn the_line_of_an_outage_has_every_cause() {
     let store = Moody::new(Mood::Decides);
     store.fail_with(|| Error::store("no decision", driver()));
     let layer = layer(&store, MANY);
-    for _ in 0..10 {
+    for _ in 0..MOST {
         ask(&layer, "ada").await;
     }
-    assert_names(&log, "store_unavailable");
+    assert_names(&log, &["store_unavailable"], DRIVER);
 }
 
 #[tokio::test]
-async fn the_line_of_a_tally_has_every_cause() {
+async fn the_lines_of_tallies_and_lookups_have_every_cause() {
     let log = Log::default();
     let _noting = log.note(Level::WARN);
-    let store = RatioStore::new(NoTally);
-    load(&store, &[counter("all", "all")], 50, 2).await;
-    assert_names(&log, "tally_unavailable");
-}
+    let tally = Switch::new();
+    tally.set_off(true);
+    load(&tally.store(), &[counter("all", "all")], 50, 3).await;
+    assert_names(&log, &["tally_unavailable"], "it is off: connection refused");
+    #[cfg(feature = "lookup")]
+    {
+        use tollgate::{Key, MemoryStore, Policy, RateLimitLayer, key};
 
-#[cfg(feature = "lookup")]
-#[tokio::test]
-async fn the_lines_of_lookups_have_every_cause() {
-    use tollgate::{Policy, Quota, RateLimitLayer, key};
-
-    let log = Log::default();
-    let _noting = log.note(Level::WARN);
-    let account = key::lookup(key::header("x-user"), |_| async { Err::<Option<Key>, _>(driver()) });
-    let policy = Policy::new("account", Quota::per_hour(100)).key(account);
-    let layer = RateLimitLayer::composite(MemoryStore::new()).policy(policy);
-    ask(&layer, "ada").await;
-    assert_names(&log, "lookup_failed");
-    assert_names(&log, "key_unknown");
+        let account = key::lookup(key::header("x-user"), |_| async { Err::<Option<Key>, _>(driver()) });
+        let policy = Policy::new("account", MANY).key(account);
+        ask(&RateLimitLayer::new(MemoryStore::new(), policy), "ada").await;
+        assert_names(&log, &["lookup_failed", "key_unknown"], DRIVER);
+    }
 }
 
 #[track_caller]
-fn assert_names(log: &Log, code: &str) {
-    let lines = log.lines(&format!("code=\"{code}\""));
-    assert!(!lines.is_empty() && lines.iter().all(|line| line.contains(DRIVER)), "{code}: {}", log.text());
+fn assert_names(log: &Log, codes: &[&str], causes: &str) {
+    for code in codes {
+        let lines = log.lines(&format!("code=\"{code}\""));
+        assert!(!lines.is_empty() && lines.iter().all(|line| line.contains(causes)), "{code}: {}", log.text());
+    }
 }

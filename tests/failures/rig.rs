@@ -1,14 +1,13 @@
 //! A store whose mood a test sets, and requests to a layer around it.
 
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::Full;
 use tollgate::body::ResponseBody;
-use tollgate::store::Store;
+use tollgate::store::{BreakerState, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{Decision, Error, MemoryStore, Policy, Quota, RateLimitLayer, Source, key};
 use tollgate_test::{Recorded, RecordingStore};
@@ -22,6 +21,9 @@ pub(crate) type Answered = Response<ResponseBody<Full<Bytes>>>;
 /// No more is admitted than this by the shared store in a test.
 pub(crate) const MANY: Quota = Quota::per_hour(1_000);
 
+/// Failures in a row after which a store is not asked.
+pub(crate) const MOST: usize = 5;
+
 /// What a store does with the next questions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Mood {
@@ -31,6 +33,8 @@ pub(crate) enum Mood {
     DecidesIn(Duration),
     /// Fails at once.
     Fails,
+    /// Fails at once, as its connection has ended.
+    Closes,
     /// Fails, so late.
     FailsIn(Duration),
     /// Says that it is asked what never can be decided.
@@ -43,14 +47,6 @@ pub(crate) enum Mood {
 pub(crate) struct Moody<S = MemoryStore> {
     failing: FailingStore<S>,
     recording: RecordingStore<FailingStore<S>>,
-    counts: Mutex<Counts>,
-}
-
-/// How many decisions were asked of a store so far, and how many changes to its receipts it was told of.
-#[derive(Clone, Copy, Default)]
-struct Counts {
-    asked: u64,
-    settled: usize,
 }
 
 impl Moody {
@@ -66,7 +62,7 @@ impl Moody {
 impl<S: Store> Moody<S> {
     pub(crate) fn around(mood: Mood, inner: S) -> Self {
         let failing = FailingStore::new(inner);
-        let moody = Self { recording: RecordingStore::new(failing.clone()), failing, counts: Mutex::default() };
+        let moody = Self { recording: RecordingStore::new(failing.clone()), failing };
         moody.becomes(mood);
         moody
     }
@@ -81,6 +77,7 @@ impl<S: Store> Moody<S> {
             Mood::Decides | Mood::DecidesIn(_) => self.failing.work(),
             Mood::Fails | Mood::FailsIn(_) => self.failing.fail_with(away),
             Mood::Refuses => self.failing.fail_with(|| Quota::try_per_second(0).expect_err("a limit of 0")),
+            Mood::Closes => self.failing.fail(),
             Mood::Hangs => self.failing.hang(),
         }
         if let Mood::DecidesIn(time) | Mood::FailsIn(time) = mood {
@@ -94,25 +91,14 @@ impl<S: Store> Moody<S> {
     }
 
     /// How many decisions were asked of it so far.
-    pub(crate) fn asked(&self) -> u64 {
-        self.counts().asked
+    pub(crate) fn asked(&self) -> usize {
+        self.recording.recorded().iter().filter(|call| matches!(call, Recorded::Decide(_))).count()
     }
 
     /// How many changes to its receipts it was told of.
     pub(crate) fn settled(&self) -> usize {
-        self.counts().settled
-    }
-
-    fn counts(&self) -> Counts {
-        let mut counts = self.counts.lock().expect("nobody panics here");
-        for call in self.recording.take() {
-            match call {
-                Recorded::Decide(_) => counts.asked += 1,
-                Recorded::Settle(_, changes) => counts.settled += changes.len(),
-                _ => {}
-            }
-        }
-        *counts
+        let changes = |call| if let Recorded::Settle(_, changes) = call { changes.len() } else { 0 };
+        self.recording.recorded().into_iter().map(changes).sum()
     }
 }
 
@@ -125,15 +111,30 @@ pub(crate) fn layer(store: &Moody<impl Store>, quota: Quota) -> RateLimitLayer {
     RateLimitLayer::new(store.store(), per_user(quota))
 }
 
+/// Whether a layer asks its store.
+pub(crate) fn state(layer: &RateLimitLayer) -> BreakerState {
+    layer.clone().live().breaker_state()
+}
+
+/// A layer whose store failed so often that it is not asked.
+pub(crate) async fn broken(store: &Moody, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> RateLimitLayer {
+    let layer = set(layer(store, MANY));
+    store.becomes(Mood::Fails);
+    for _ in 0..MOST {
+        assert_eq!(state(&layer), BreakerState::Closed);
+        assert_eq!(decided_by(&layer).await, Source::Fallback);
+    }
+    assert_eq!(state(&layer), BreakerState::Open);
+    layer
+}
+
 /// The answer to a request of a user to a service that answers with a status at once.
 pub(crate) async fn answer(layer: &RateLimitLayer, user: &'static str, status: u16) -> Answered {
     let serve = service_fn(move |_: Request<Full<Bytes>>| async move {
-        let mut response = Response::new(Full::from("hello"));
-        *response.status_mut() = StatusCode::from_u16(status).expect("a status");
-        Ok::<_, Infallible>(response)
+        let response = Response::builder().status(status).body(Full::from("hello"));
+        Ok::<_, Infallible>(response.expect("a status"))
     });
-    let mut request = Request::new(Full::default());
-    request.headers_mut().insert("x-user", HeaderValue::from_static(user));
+    let request = Request::builder().header("x-user", user).body(Full::default()).expect("a request");
     layer.clone().expose_decisions().layer(serve).oneshot(request).await.expect("a response")
 }
 
@@ -146,11 +147,16 @@ pub(crate) fn source(response: &Answered) -> Source {
     response.extensions().get::<Decision>().expect("a decision among the extensions").source()
 }
 
+/// The status of a response, and who decided it.
+pub(crate) fn told(response: &Answered) -> (u16, Source) {
+    (response.status().as_u16(), source(response))
+}
+
 /// Who decides about the next request of a user with units left.
 pub(crate) async fn decided_by(layer: &RateLimitLayer) -> Source {
-    let response = ask(layer, "ada").await;
-    assert_eq!(response.status(), 200);
-    source(&response)
+    let (status, source) = told(&ask(layer, "ada").await);
+    assert_eq!(status, 200);
+    source
 }
 
 #[track_caller]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::middleware::ResponseAxumBodyLayer;
-use axum::response::IntoResponse;
-use axum::routing::{Route, get};
+use axum::routing::get;
 use axum_extra::middleware::option_layer;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -18,21 +17,22 @@ use tollgate::body::{BodyError, ResponseBody};
 use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule};
 use tollgate_bandwidth::{BandwidthLayer, LimitedBody, OnLimit};
 use tollgate_shed::{BackPressureLayer, FleetShedLayer, ShedBody, WorkerShedLayer};
-use tower::layer::util::{Identity, Stack};
-use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Layer, Service, ServiceExt, service_fn};
 use tower_http::compression::CompressionLayer;
 use tower_http::cors::CorsLayer;
 use tower_http::timeout::TimeoutLayer;
 use tower_http::trace::TraceLayer;
 
-use crate::rig::{Text, by, with};
-
-type Others = ServiceBuilder<Stack<CompressionLayer, Stack<TimeoutLayer, Stack<CorsLayer, Identity>>>>;
+use crate::rig::{Text, by};
 
 /// Layers of others, of which the one for CORS is outermost.
-fn others() -> Others {
+fn others() -> (CorsLayer, TimeoutLayer, CompressionLayer) {
     let timeout = TimeoutLayer::with_status_code(StatusCode::REQUEST_TIMEOUT, Duration::from_secs(10));
-    ServiceBuilder::new().layer(CorsLayer::permissive()).layer(timeout).layer(CompressionLayer::new())
+    (CorsLayer::permissive(), timeout, CompressionLayer::new())
+}
+
+fn routes() -> Router {
+    Router::new().route("/", get(async || "hello"))
 }
 
 /// A service for requests with any body.
@@ -40,52 +40,22 @@ async fn hello<B>(_: Request<B>) -> Result<Response<Text>, Infallible> {
     Ok(Response::new(Text::from("hello")))
 }
 
-/// Sends a request to a service, and a preflight, which the layer for CORS responds to where there is one.
+/// Sends a request to a service, which has a layer for CORS if its name says so.
 async fn serve<S, B>(name: &str, service: S)
 where
-    S: Service<Request<String>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible>,
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let preflight = with(by(Method::OPTIONS), "origin", "https://a.example");
-    let preflight = with(preflight, "access-control-request-method", "GET");
-    for (request, expected) in [(by(Method::GET), "hello"), (preflight, "")] {
-        let response = service.clone().oneshot(request).await.expect("it does not fail");
-        let is_cors = response.headers().contains_key("access-control-allow-origin");
-        assert_eq!(is_cors, name.contains("cors"), "{name}");
-        if is_cors || expected == "hello" {
-            assert_eq!(response.status(), 200, "{name}");
-            let body = response.into_body().collect().await.map_err(Into::into).expect("a body").to_bytes();
-            assert_eq!(body, expected, "{name}");
-        }
-    }
-}
-
-/// Serves routes through layers.
-async fn routes<L>(name: &str, layers: L)
-where
-    L: Layer<Route> + Clone + Send + Sync + 'static,
-    L::Service: Service<Request<Body>, Error = Infallible> + Clone + Send + Sync + 'static,
-    <L::Service as Service<Request<Body>>>::Response: IntoResponse,
-    <L::Service as Service<Request<Body>>>::Future: Send,
-{
-    serve(name, Router::new().route("/", get(async || "hello")).layer(layers)).await;
+    let response = service.oneshot(by(Method::GET)).await.expect("it does not fail");
+    let is_cors = response.headers().contains_key("access-control-allow-origin");
+    assert_eq!((response.status().as_u16(), is_cors), (200, name.contains("cors")), "{name}");
+    let body = response.into_body().collect().await.map_err(Into::into).expect("a body").to_bytes();
+    assert_eq!(body, "hello", "{name}");
 }
 
 fn limit(name: &str, limit: u64) -> RateLimitLayer {
     RateLimitLayer::new(MemoryStore::new(), Policy::new(name, Quota::per_hour(limit)))
-}
-
-fn worker() -> WorkerShedLayer {
-    WorkerShedLayer::new("worker", NonZeroU32::new(256).expect("it is not zero"))
-}
-
-fn fleet() -> FleetShedLayer {
-    FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(500), 0.2)
-}
-
-fn responses() -> BandwidthLayer {
-    BandwidthLayer::responses(limit("bytes", 1_000_000), OnLimit::Throttle)
 }
 
 #[tokio::test]
@@ -93,58 +63,48 @@ async fn a_rate_limit_composes() {
     let limit = limit("api", 100);
     for is_on in [true, false] {
         let some = Some(limit.clone()).filter(|_| is_on);
-        routes("axum's option", option_layer(some.clone())).await;
-        routes("tower's option", tower::util::option_layer(some.map(|layer| (ResponseAxumBodyLayer, layer)))).await;
+        serve("axum's option", routes().layer(option_layer(some.clone()))).await;
+        serve(
+            "tower's option",
+            routes().layer(tower::util::option_layer(some.map(|layer| (ResponseAxumBodyLayer, layer)))),
+        )
+        .await;
     }
-    routes("alone", limit.clone()).await;
-    let outside = ServiceBuilder::new().layer(TraceLayer::new_for_http()).layer(others());
-    routes("inside of cors", outside.layer(limit.clone())).await;
-    routes("around cors", ServiceBuilder::new().layer(limit.clone()).layer(others())).await;
-    serve("between cors", others().layer(limit.clone()).layer(others()).service(service_fn(hello))).await;
-    serve("a service around cors", ServiceBuilder::new().layer(limit).layer(others()).service(service_fn(hello))).await;
+    serve("alone", routes().layer(limit.clone())).await;
+    serve("inside of cors", routes().layer((TraceLayer::new_for_http(), others(), limit.clone()))).await;
+    serve("around cors", routes().layer((limit.clone(), others()))).await;
+    serve("between cors", (others(), limit.clone(), others()).layer(service_fn(hello))).await;
+    serve("a service around cors", (limit, others()).layer(service_fn(hello))).await;
 }
 
 #[tokio::test]
 async fn shedders_back_pressure_and_bandwidth_compose() {
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("calls", Quota::per_hour(100))]);
-    let back_pressure = || BackPressureLayer::new(limiter.clone(), Key::new("job", "calls"));
-    let requests = || BandwidthLayer::requests(limit("bytes", 1_000_000), OnLimit::Throttle);
-    routes("inside of cors", others().layer(fleet())).await;
-    routes("inside of cors", others().layer(worker())).await;
-    routes("inside of cors", others().layer(requests())).await;
-    routes("inside of cors", others().layer(responses())).await;
-    routes("inside of cors", others().layer(back_pressure())).await;
-    serve("between cors", others().layer(fleet()).layer(others()).service(service_fn(hello))).await;
-    serve("between cors", others().layer(worker()).layer(others()).service(service_fn(hello))).await;
-    serve("between cors", others().layer(requests()).layer(others()).service(service_fn(hello))).await;
-    serve("between cors", others().layer(responses()).layer(others()).service(service_fn(hello))).await;
-    serve("between cors", others().layer(back_pressure()).layer(others()).service(service_fn(hello))).await;
-    routes("an option", option_layer(Some(fleet()))).await;
-    routes("an option", option_layer(Some(worker()))).await;
-    routes("an option", option_layer(Some(responses()))).await;
-    // All of them.
-    let all = others().layer(worker()).layer(fleet()).layer(limit("api", 100)).layer(responses());
-    routes("cors and all", all.clone()).await;
-    serve("cors and all", all.service(service_fn(hello))).await;
-}
-
-/// A body that needs nothing of the one inside to be empty, and whose error is an error.
-fn is_empty<B>(body: B)
-where
-    B: http_body::Body + Default,
-    B::Error: std::error::Error + Send + Sync + 'static,
-{
-    assert!(body.is_end_stream() && body.size_hint().exact() == Some(0));
-    assert!(body.collect().now_or_never().expect("at once").is_ok_and(|body| body.to_bytes().is_empty()));
+    let [requests, responses] = [BandwidthLayer::requests, BandwidthLayer::responses]
+        .map(|bandwidth| bandwidth(limit("bytes", 1_000_000), OnLimit::Throttle));
+    let worker = WorkerShedLayer::new("worker", NonZeroU32::MAX);
+    let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(500), 0.2);
+    serve("an option", routes().layer(option_layer(Some(fleet.clone())))).await;
+    serve("an option", routes().layer(option_layer(Some(worker.clone())))).await;
+    serve("an option", routes().layer(option_layer(Some(responses.clone())))).await;
+    let back_pressure = BackPressureLayer::new(limiter, Key::new("job", "calls"));
+    let all = (others(), worker, fleet, limit("api", 100), responses, requests, back_pressure, others());
+    serve("cors and all", routes().layer(all.clone())).await;
+    serve("cors and all", all.layer(service_fn(hello))).await;
 }
 
 #[test]
 fn bodies_are_empty_by_default_and_their_errors_are_errors() {
-    is_empty(ResponseBody::<Text>::default());
-    is_empty(ResponseBody::<hyper::body::Incoming>::default());
-    is_empty(ResponseBody::<ResponseBody<Body>>::default());
-    is_empty(LimitedBody::<Body>::default());
-    is_empty(ShedBody::<Body>::default());
+    fn is_empty<B: http_body::Body<Error: std::error::Error + Send + Sync + 'static> + Default>() {
+        let body = B::default();
+        assert!(body.is_end_stream() && body.size_hint().exact() == Some(0));
+        assert!(body.collect().now_or_never().expect("at once").is_ok_and(|body| body.to_bytes().is_empty()));
+    }
+    is_empty::<ResponseBody<Text>>();
+    is_empty::<ResponseBody<hyper::body::Incoming>>();
+    is_empty::<ResponseBody<ResponseBody<Body>>>();
+    is_empty::<LimitedBody<Body>>();
+    is_empty::<ShedBody<Body>>();
 }
 
 #[test]
@@ -155,10 +115,11 @@ fn bodies_are_sync_where_the_inner_body_is() {
 
 #[tokio::test]
 async fn an_error_of_a_body_has_its_cause_however_many_layers_it_passes() {
-    let broken =
-        || Body::from_stream(futures::stream::once(async { Err::<Bytes, _>(std::io::Error::other("it broke")) }));
-    let inner = service_fn(|_: Request<String>| std::future::ready(Ok::<_, Infallible>(Response::new(broken()))));
-    let service = ServiceBuilder::new().layer(limit("outer", 1)).layer(limit("inner", 1)).service(inner);
+    let inner = service_fn(async |_: Request<String>| {
+        let broken = futures::stream::iter([Err::<Bytes, _>(std::io::Error::other("it broke"))]);
+        Ok::<_, Infallible>(Response::new(Body::from_stream(broken)))
+    });
+    let service = (limit("outer", 1), limit("inner", 1)).layer(inner);
     let response = service.oneshot(by(Method::GET)).await.expect("it does not fail");
     let error: BodyError = response.into_body().collect().await.map(drop).expect_err("it broke");
     assert_eq!(error.to_string(), "it broke");

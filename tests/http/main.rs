@@ -1,12 +1,10 @@
-//! Requests and responses: through the layer, over sockets, behind and before proxies, and of the example server.
+//! Requests and responses: through the layer, over sockets, before an upstream, and of the example server.
 
 mod bans;
 #[cfg(all(unix, feature = "axum"))]
 mod behind_nginx;
 #[cfg(all(unix, feature = "axum"))]
 mod caches;
-#[cfg(feature = "calendar")]
-mod calendar;
 #[cfg(feature = "axum")]
 mod compose;
 #[cfg(all(feature = "axum", feature = "lookup"))]
@@ -16,17 +14,12 @@ mod first_steps;
 #[cfg(feature = "axum")]
 mod grpc;
 mod headers;
-mod heads;
 #[cfg(all(unix, feature = "axum", feature = "redis"))]
 mod hostile;
 mod layer;
-mod leased;
 mod limits;
-mod nested;
 #[cfg(feature = "axum")]
 mod order;
-#[cfg(all(unix, feature = "axum"))]
-mod peers;
 #[cfg(feature = "axum")]
 mod proxy;
 mod queueing;
@@ -41,10 +34,8 @@ mod server;
 mod slots;
 #[cfg(feature = "axum")]
 mod sockets;
-#[cfg(all(feature = "axum", feature = "redis"))]
-mod stack;
 #[cfg(feature = "axum")]
-mod stampede;
+mod stack;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,32 +1,29 @@
 //! Requests with bodies that are refused before the body was sent: clients see the response.
 
 use std::convert::Infallible;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::pin::Pin;
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
-use std::thread;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::response::Response;
 use axum::routing::post;
 use bytes::Bytes;
-use futures::FutureExt;
-use http::{Method, Request, Response, StatusCode, Version};
+use futures::stream;
+use http::request::Builder;
+use http::{Method, Request, Version};
 use http_body::{Body, Frame};
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
-use tokio::time::Sleep;
+use http_body_util::StreamBody;
 use tollgate::policy::MissingKey;
 use tollgate::test_util::ManualClock;
 use tollgate::{Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, Rule, key};
 use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
-use tower::{Layer, ServiceExt, service_fn};
+use tower::{Layer, ServiceExt};
 
-use crate::rig::{Text, hello, request, send};
+use crate::rig::{hello, request, send};
 use crate::sockets::Server;
 use crate::support::doubles::unavailable;
 use crate::support::soon::soon;
@@ -46,12 +43,12 @@ fn app() -> Router {
 }
 
 /// Sends a head, and all of a body, before it reads. Returns the connection, and the response without its body.
-fn upload(address: SocketAddr, headers: &str, body: &[u8]) -> Result<(TcpStream, String), ErrorKind> {
+fn upload(address: SocketAddr, headers: &str, body: &[u8]) -> std::io::Result<(TcpStream, String)> {
     let mut socket = TcpStream::connect(address).expect("it listens");
     socket.set_read_timeout(Some(MINUTE)).expect("a timeout");
     let head = format!("POST / HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n\r\n");
-    let sent = socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body));
-    sent.and_then(|()| head_of(&mut socket)).map(|head| (socket, head)).map_err(|error| error.kind())
+    socket.write_all(head.as_bytes()).and_then(|()| socket.write_all(body))?;
+    head_of(&mut socket).map(|head| (socket, head))
 }
 
 /// Reads a response, and returns its head in lower case.
@@ -73,13 +70,7 @@ fn head_of(socket: &mut TcpStream) -> std::io::Result<String> {
 }
 
 fn length(size: usize) -> String {
-    format!("content-length: {size}\r\nx-user: ada")
-}
-
-/// A body in chunks.
-fn chunked(size: usize) -> Vec<u8> {
-    let chunk = [b"2710\r\n", &*vec![b'x'; 10_000], b"\r\n"].concat();
-    [&*chunk.repeat(size / 10_000), b"0\r\n\r\n"].concat()
+    format!("content-length: {size}")
 }
 
 /// A shedder that sheds requests of this class.
@@ -95,58 +86,12 @@ fn shedding() -> WorkerShedLayer {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_sends_all_before_it_reads_sees_every_refusal() {
-    let by_user =
-        || Policy::new("uploads", Quota::per_hour(10)).key(key::header("x-user")).missing_key(MissingKey::Deny);
-    let users = RateLimitLayer::new(MemoryStore::new(), by_user());
-    let deny = RateLimitLayer::new(unavailable(), by_user()).on_failure(OnFailure::Deny);
-    let store = MemoryStore::new();
-    let slots = Limiter::new(store.clone(), [Rule::new("fleet.others", Quota::concurrency(1))]);
-    let _slots = slots.acquire(&Key::new("global", "")).now_or_never().expect("at once").expect("a decision").1;
-    let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
-    let body = vec![b'x'; LARGE];
-    for (app, headers, status) in [
-        (app().layer(refusing()), length(LARGE), 429),
-        (app().layer(refusing()), length(LARGE) + "\r\n" + H2C, 429),
-        (app().layer(users.clone()), format!("content-length: {LARGE}"), 403),
-        (app().layer(users), length(LARGE) + "\r\nx-user: bob", 400),
-        (app().layer(deny), length(LARGE), 503),
-        (app().layer(fleet), length(LARGE), 503),
-        (app().layer(shedding()), length(LARGE), 503),
-    ] {
-        let server = Server::start(app).await;
-        for _ in 0..5 {
-            let (address, headers, body) = (server.address, headers.clone(), body.clone());
-            let (_, head) = soon(tokio::task::spawn_blocking(move || upload(address, &headers, &body)))
-                .await
-                .expect("no panic")
-                .unwrap_or_else(|kind| panic!("{status}: {kind:?}"));
-            assert!(head.starts_with(&format!("http/1.1 {status}")), "{head}");
-        }
-        server.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn urllib_sees_a_refusal() {
-    const UPLOAD: &str = "import sys, urllib.request, urllib.error
-for _ in range(5):
-    try: urllib.request.urlopen(sys.argv[1], data=b'x' * 10_000_000, timeout=60)
-    except urllib.error.HTTPError as error: print(error.code)";
-    let server = Server::start(app().layer(refusing())).await;
-    let mut python = Command::new("python3");
-    python.args(["-c", UPLOAD, &server.uri("/")]).stdin(Stdio::null());
-    match tokio::task::spawn_blocking(move || python.output()).await.expect("no panic") {
-        Ok(output) => assert_eq!(String::from_utf8_lossy(&output.stdout), "429\n".repeat(5), "{output:?}"),
-        Err(error) => eprintln!("not tested, as there is no python3: {error}"),
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_serves_the_next_request_where_this_one_may_be_read_to_its_end_and_else_says_that_it_closes() {
     let server = Server::start(app().layer(refusing())).await;
     let address = server.address;
     let bytes = |size| vec![b'x'; size];
+    let chunk = [b"2710\r\n", &*bytes(10_000), b"\r\n"].concat();
+    let chunks = [&*chunk.repeat(LARGE / 10_000), b"0\r\n\r\n"].concat();
     // A client that waits for 100 Continue is not asked for the body.
     let waits = |size| length(size) + "\r\nexpect: 100-continue";
     let rows = [
@@ -155,7 +100,8 @@ async fn a_connection_serves_the_next_request_where_this_one_may_be_read_to_its_
         (length(60_000), bytes(60_000), false),
         (length(LARGE), bytes(LARGE), false),
         (length(2 * LARGE), bytes(60_000), true),
-        ("transfer-encoding: chunked".to_owned(), chunked(LARGE), true),
+        (length(LARGE) + "\r\n" + H2C, bytes(LARGE), false),
+        ("transfer-encoding: chunked".to_owned(), chunks, true),
         (waits(100), bytes(0), true),
         (waits(LARGE), bytes(0), true),
     ];
@@ -177,100 +123,53 @@ async fn a_connection_serves_the_next_request_where_this_one_may_be_read_to_its_
     soon(all).await.expect("no panic");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_response_does_not_wait_for_the_body() {
-    let server = Server::start(app().layer(refusing())).await;
-    let address = server.address;
-    tokio::task::spawn_blocking(move || {
-        let (mut socket, head) = upload(address, &length(LARGE), b"the first bytes").expect("a response");
-        assert!(head.starts_with("http/1.1 429"), "{head}");
-        // It is open for the rest.
-        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
-        let error = socket.read(&mut [0; 1]).expect_err("nothing comes");
-        assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
-    })
-    .await
-    .expect("no panic");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_is_read_within_bounds_of_bytes_and_time() {
-    const SOME: Duration = Duration::from_millis(300);
-    // What the buffers of two sockets may hold.
-    const BUFFERS: usize = 16 << 20;
-    for (layer, size, pause, shortest, longest) in [
-        // As fast as it can: 1 MB, and what is in the buffers.
-        (refusing().drain_denied(1_000_000, MINUTE), 64 * 1_024, Duration::ZERO, Duration::ZERO, MINUTE / 3),
-        (refusing().drain_denied(16 << 20, SOME), 1, Duration::from_millis(5), SOME / 2, MINUTE / 3),
-        (refusing().drain_denied(0, MINUTE), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
-        (refusing().drain_denied(16 << 20, Duration::ZERO), 1, Duration::from_millis(5), Duration::ZERO, MINUTE / 3),
-    ] {
-        let server = Server::start(app().layer(layer)).await;
-        let address = server.address;
-        let (sent, time) = soon(tokio::task::spawn_blocking(move || {
-            let start = Instant::now();
-            let (mut socket, head) = upload(address, &length(1 << 40), b"").expect("a response");
-            assert!(head.starts_with("http/1.1 429") && head.contains("connection: close"), "{head}");
-            let (chunk, mut sent) = (vec![b'x'; size], 0);
-            while sent < 10 * BUFFERS && socket.write_all(&chunk).is_ok() {
-                sent += size;
-                thread::sleep(pause);
-            }
-            (sent, start.elapsed())
-        }))
-        .await
-        .expect("no panic");
-        assert!(sent < 1_000_000 + BUFFERS, "{sent} bytes");
-        assert!(time >= shortest && time < longest, "{time:?}");
-        // No task keeps the connection.
-        server.stop().await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_of_http2_serves_others_after_a_refused_upload() {
-    let server = Server::start(app().layer(refusing())).await;
-    let client = Client::builder(TokioExecutor::new()).http2_only(true).build_http();
-    for size in [LARGE, 0, LARGE] {
-        let request = Request::post(server.uri("/")).body(Text::new(Bytes::from(vec![b'x'; size])));
-        let response = soon(client.request(request.expect("a request"))).await.expect("a response");
-        assert_eq!((response.status(), response.version()), (StatusCode::TOO_MANY_REQUESTS, Version::HTTP_2));
-    }
-}
-
-/// A body that never comes, and notes whether it is read.
-struct Watched(Arc<AtomicBool>);
-
-impl Body for Watched {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.store(true, Ordering::SeqCst);
-        Poll::Pending
-    }
+/// The response to a request that is refused.
+async fn refused(
+    app: Router,
+    request: Builder,
+    body: impl Body<Data = Bytes, Error = Infallible> + Send + 'static,
+) -> Response {
+    let request = request.body(axum::body::Body::new(body)).expect("a request");
+    app.oneshot(request).await.expect("a response")
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_a_client_of_http1_may_still_send_is_read() {
-    let off = refusing().drain_denied(0, MINUTE);
+async fn only_what_a_client_of_http1_may_still_send_is_read_whoever_refuses() {
     let post = || Request::post("/");
-    for (layer, request, is_read) in [
-        (refusing(), post(), true),
-        (refusing(), post().version(Version::HTTP_10), true),
-        (refusing(), post().version(Version::HTTP_2), false),
-        (refusing(), post().version(Version::HTTP_3), false),
-        (refusing(), post().header("expect", "100-continue"), false),
-        (refusing(), post().header("upgrade", "h2c"), true),
-        (refusing(), post().method(Method::CONNECT), false),
-        (off, post(), false),
+    let limited = || app().layer(refusing());
+    let by_user = Policy::new("uploads", Quota::per_hour(10)).key(key::header("x-user")).missing_key(MissingKey::Deny);
+    let users = || RateLimitLayer::new(MemoryStore::new(), by_user.clone());
+    let deny = RateLimitLayer::new(unavailable(), Policy::new("all", Quota::per_hour(1))).on_failure(OnFailure::Deny);
+    let store = MemoryStore::new();
+    let slots = Limiter::new(store.clone(), [Rule::new("fleet.others", Quota::concurrency(1))]);
+    let _slots = slots.acquire(&Key::new("global", "")).await.expect("a decision").1;
+    let fleet = FleetShedLayer::new(store, "fleet", Quota::concurrency(2), 0.5);
+    for (app, request, status, is_read) in [
+        (limited(), post(), 429, true),
+        (limited(), post().version(Version::HTTP_10), 429, true),
+        (limited(), post().version(Version::HTTP_2), 429, false),
+        (limited(), post().version(Version::HTTP_3), 429, false),
+        (limited(), post().header("expect", "100-continue"), 429, false),
+        (limited(), post().header("upgrade", "h2c"), 429, true),
+        (limited(), post().method(Method::CONNECT), 429, false),
+        (app().layer(refusing().drain_denied(0, MINUTE)), post(), 429, false),
+        (app().layer(users()), post(), 403, true),
+        (app().layer(users()), post().header("x-user", "ada").header("x-user", "bob"), 400, true),
+        (app().layer(deny), post(), 503, true),
+        (app().layer(fleet), post(), 503, true),
+        (app().layer(shedding()), post(), 503, true),
     ] {
+        let what = format!("{status} {request:?}");
+        let is_multiplexed = request.version_ref().is_some_and(|version| *version >= Version::HTTP_2);
         let was_read = Arc::new(AtomicBool::new(false));
-        let request = request.body(Watched(Arc::clone(&was_read))).expect("a request");
-        let what = format!("{:?} {:?} {:?}", request.method(), request.version(), request.headers());
-        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
-        let response = layer.layer(inner).oneshot(request).await.expect("a response");
-        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS, "{what}");
+        let read = Arc::clone(&was_read);
+        let never = stream::poll_fn(move |_| {
+            read.store(true, Ordering::SeqCst);
+            Poll::<Option<Result<Frame<Bytes>, _>>>::Pending
+        });
+        let response = refused(app, request, StreamBody::new(never)).await;
+        assert_eq!(response.status(), status, "{what}");
+        assert_eq!(response.headers().contains_key("connection"), !is_multiplexed, "{what}");
         // The client sends nothing for 2 s.
         tokio::time::sleep(Duration::from_millis(1_900)).await;
         assert_eq!((was_read.load(Ordering::SeqCst), Arc::strong_count(&was_read) > 1), (is_read, is_read), "{what}");
@@ -279,64 +178,46 @@ async fn only_what_a_client_of_http1_may_still_send_is_read() {
     }
 }
 
-/// A body that always has another frame, of nothing, and is part of somebody's count.
-struct Endless(Instant, #[allow(dead_code, reason = "counted")] Arc<()>);
-
-impl Body for Endless {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        // Or else a layer that keeps reading would never let this test fail.
-        Poll::Ready((self.0.elapsed() < Duration::from_secs(20)).then(|| Ok(Frame::data(Bytes::new()))))
-    }
-}
-
 #[tokio::test]
 async fn a_body_that_is_always_ready_leaves_its_thread_to_others_and_is_read_for_a_time_only() {
     let (counted, start) = (Arc::new(()), Instant::now());
+    let counting = Arc::clone(&counted);
+    let frames = stream::repeat_with(move || {
+        // Or else a layer that keeps reading would never let this test fail.
+        assert!(Arc::strong_count(&counting) > 0 && start.elapsed() < Duration::from_secs(20));
+        Ok(Frame::data(Bytes::new()))
+    });
     let layer = refusing().drain_denied(1 << 20, Duration::from_millis(100));
-    let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
-    let request = Request::post("/").body(Endless(start, Arc::clone(&counted))).expect("a request");
-    let response = layer.layer(inner).oneshot(request).await.expect("a response");
-    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    refused(app().layer(layer), Request::post("/"), StreamBody::new(frames)).await;
     while Arc::strong_count(&counted) > 1 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// A body that has a frame of a size after each pause, and counts them.
-struct Steady(Pin<Box<Sleep>>, Duration, usize, Arc<AtomicUsize>);
-
-impl Body for Steady {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.0.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        let (next, size) = (tokio::time::Instant::now() + self.1, self.2);
-        self.0.as_mut().reset(next);
-        self.3.fetch_add(1, Ordering::SeqCst);
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from(vec![0; size])))))
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn by_default_sixteen_mebibytes_and_thirty_seconds_of_a_body_are_read() {
-    const SECOND: Duration = Duration::from_secs(1);
-    for (pause, size, expected) in [(Duration::ZERO, 1 << 20, 17), (SECOND, 1, 30)] {
-        let frames = Arc::new(AtomicUsize::new(0));
-        let body = Steady(Box::pin(tokio::time::sleep(pause)), pause, size, Arc::clone(&frames));
-        let inner = service_fn(async |_| Ok::<_, Infallible>(Response::new(Text::default())));
-        let request = Request::post("/").body(body).expect("a request");
-        let response = refusing().layer(inner).oneshot(request).await.expect("a response");
+async fn a_body_is_read_within_bounds_of_bytes_and_time_which_are_16_mebibytes_and_30_seconds_by_default() {
+    const NONE: Duration = Duration::ZERO;
+    let ms = Duration::from_millis;
+    for (layer, pause, size, expected) in [
+        (refusing(), NONE, 1 << 20, 17),
+        (refusing(), ms(1_000), 1, 30),
+        (refusing().drain_denied(1_000_000, MINUTE), NONE, 1 << 16, 16),
+        (refusing().drain_denied(16 << 20, ms(300)), ms(5), 1, 60),
+        (refusing().drain_denied(0, MINUTE), ms(5), 1, 0),
+        (refusing().drain_denied(16 << 20, NONE), ms(5), 1, 0),
+    ] {
+        let read = Arc::new(AtomicUsize::new(0));
+        let frames = stream::unfold(Arc::clone(&read), move |read| async move {
+            tokio::time::sleep(pause).await;
+            read.fetch_add(1, Ordering::SeqCst);
+            Some((Ok(Frame::data(Bytes::from(vec![0; size]))), read))
+        });
+        let response = refused(app().layer(layer), Request::post("/"), StreamBody::new(frames)).await;
         assert_eq!(response.headers()["connection"], "close");
         tokio::time::sleep(MINUTE).await;
-        let read = frames.load(Ordering::SeqCst);
-        assert!(read == expected || read + 1 == expected, "{read} frames of {size} bytes");
-        assert_eq!(Arc::strong_count(&frames), 1, "it is dropped");
+        let frames = read.load(Ordering::SeqCst);
+        assert!(frames == expected || frames + 1 == expected, "{frames} frames of {size} bytes, each after {pause:?}");
+        assert_eq!(Arc::strong_count(&read), 1, "the body is dropped");
     }
 }

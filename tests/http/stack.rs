@@ -1,213 +1,149 @@
 //! The example `stack`: who refuses a request is told apart, and no layer charges for what another one refuses.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{HeaderMap, Request};
-use tokio::time::{sleep, timeout};
-use tollgate::store::{SlotGuard, Store};
+use axum::response::Response;
+use http::Request;
+use tollgate::store::SlotGuard;
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, Quota, RedisStore, Rule};
+use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 use tollgate_shed::{Shed, WorkerShedLayer};
-use tower::ServiceExt;
 
-use crate::support::server::RedisServer;
+use crate::rig::{self, expect, line, now, text};
 use crate::support::time::memory;
 
 #[path = "../../examples/services/stack/app.rs"]
 mod example;
 
 /// The counters of all policies for the client that the requests come from, and what they hold.
-const COUNTERS: [(&str, &str, Quota); 6] = [
-    ("address", "ip:10.0.0.1", Quota::per_second(50).burst(100)),
-    ("fleet", "global:", Quota::concurrency(500)),
-    ("fleet.others", "global:", Quota::concurrency(400)),
-    ("user", "user:ada", Quota::per_minute(600)),
-    ("in-progress", "user:ada", Quota::concurrency(10)),
-    ("global", "global:", Quota::per_second(5_000)),
+const COUNTERS: [(&str, [&str; 2], Quota); 6] = [
+    ("address", ["ip", "10.0.0.1"], Quota::per_second(50).burst(100)),
+    ("fleet", ["global", ""], Quota::concurrency(500)),
+    ("fleet.others", ["global", ""], Quota::concurrency(400)),
+    ("user", ["user", "ada"], Quota::per_minute(600)),
+    ("in-progress", ["user", "ada"], Quota::concurrency(10)),
+    ("global", ["global", ""], Quota::per_second(5_000)),
 ];
 
-/// A store whose clock stands still, so that units come back only by refunds; the service on it; and a worker shedder
-/// by the clock of the test.
+const ADA: &str = "Bearer ada";
+
+/// The service, its store, whose clock stands still, so that units come back only by refunds, and the clock of its worker
+/// shedder.
 struct Stack {
-    name: &'static str,
-    store: Arc<dyn Store>,
     app: Router,
+    store: MemoryStore,
     clock: ManualClock,
 }
 
-/// What a request received.
-struct Answer {
-    status: u16,
-    headers: HeaderMap,
-    text: String,
-    shed_by: Option<String>,
-}
-
-async fn on_each_store(test: impl AsyncFn(Stack)) {
-    let stack = |name, store: Arc<dyn Store>| {
-        let clock = ManualClock::new();
-        let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone());
-        Stack { name, app: example::app(Arc::clone(&store), worker), store, clock }
-    };
-    test(stack("memory", Arc::new(memory(&ManualClock::new())))).await;
-    let server = RedisServer::start();
-    let redis = RedisStore::builder().clock(ManualClock::new()).timeout(Duration::from_secs(10));
-    let redis = redis.connect(&server.url()).await.expect("the server was started");
-    test(stack("Redis", Arc::new(redis))).await;
+fn stack() -> Stack {
+    let (store, clock) = (memory(&ManualClock::new()), ManualClock::new());
+    let worker = WorkerShedLayer::measured("worker", || 1.0).clock(clock.clone());
+    Stack { app: example::app(store.clone(), worker), store, clock }
 }
 
 impl Stack {
-    async fn send(&self, line: &str, user: Option<&str>) -> Answer {
+    /// The response to a request of a user.
+    fn send(&self, line: &str, user: &str) -> Response {
         let (method, path) = line.split_once(' ').expect("a method and a path");
-        let mut request = Request::builder().method(method).uri(path).header("origin", "https://a.example");
-        if let Some(user) = user {
-            request = request.header("authorization", format!("Bearer {user}"));
-        }
-        let mut request = request.body(Body::empty()).expect("a request");
-        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
-        let (parts, body) = self.app.clone().oneshot(request).await.expect("it does not fail").into_parts();
-        let text = to_bytes(body, usize::MAX).await.expect("a body");
-        Answer {
-            status: parts.status.as_u16(),
-            headers: parts.headers,
-            text: String::from_utf8(text.into()).expect("text"),
-            shed_by: parts.extensions.get::<Shed>().map(|shed| shed.name().to_owned()),
-        }
+        let request = Request::builder().method(method).uri(path).header("origin", "https://a.example");
+        let request = request.header("authorization", user);
+        let request = request.extension(ConnectInfo(SocketAddr::from(([10, 0, 0, 1], 4_711))));
+        rig::send(&self.app, request.body(Body::empty()).expect("a request"))
     }
 
-    fn limiter(&self, name: &str, quota: Quota, cost: u64) -> Limiter {
-        Limiter::new(Arc::clone(&self.store), [Rule::new(name, quota).cost(cost)])
+    fn limiters(&self) -> impl Iterator<Item = (&'static str, Limiter, Key, Quota)> {
+        COUNTERS.into_iter().map(|(name, [kind, value], quota)| {
+            (name, Limiter::new(self.store.clone(), [Rule::new(name, quota)]), Key::new(kind, value), quota)
+        })
     }
 
     /// What each counter has left.
-    async fn left(&self) -> Vec<(&'static str, u64)> {
-        let mut left = Vec::new();
-        for (name, key, quota) in COUNTERS {
-            let decision = self.limiter(name, quota, 1).peek(&key_of(key)).await.expect("the store decides");
-            left.push((name, decision.outcomes()[0].remaining()));
-        }
-        left
-    }
-
-    /// Waits until the counters have this left: what was returned may still be on its way.
-    async fn until_left(&self, expected: &[(&'static str, u64)], after: &str) {
-        let mut last = Vec::new();
-        let all = async {
-            while {
-                last = self.left().await;
-                last != expected
-            } {
-                sleep(Duration::from_millis(1)).await;
-            }
-        };
-        if timeout(Duration::from_secs(20), all).await.is_err() {
-            assert_eq!(last, expected, "{}: after {after}", self.name);
-        }
+    fn left(&self) -> Vec<(&'static str, u64)> {
+        self.limiters().map(|(name, limiter, key, _)| (name, rig::left(&limiter, &key)[0])).collect()
     }
 
     /// Takes all that a counter holds.
-    async fn spend(&self, name: &str) -> SlotGuard {
-        let (_, key, quota) = COUNTERS.into_iter().find(|(other, ..)| *other == name).expect("a counter");
-        let taken = self.limiter(name, quota, quota.capacity()).acquire(&key_of(key)).await;
-        let (decision, slots) = taken.expect("the store decides");
-        assert!(decision.is_allowed(), "{}: {name} was full", self.name);
+    fn spend(&self, counter: &str) -> SlotGuard {
+        let (name, _, key, quota) = self.limiters().find(|(name, ..)| *name == counter).expect("a counter");
+        let all = Limiter::new(self.store.clone(), [Rule::new(name, quota).cost(quota.capacity())]);
+        let (decision, slots) = now(all.acquire(&key));
+        assert!(decision.is_allowed(), "{name} was full");
         slots
     }
 
+    /// Forgets all that was taken.
+    fn reset(&self) {
+        self.limiters().for_each(|(_, limiter, key, _)| assert!(now(limiter.reset(&key)) <= 1));
+    }
+
     /// Has the worker shedder shed all that it may.
-    async fn overload(&self) {
+    fn overload(&self) {
         for _ in 0..15 {
             self.clock.advance(Duration::from_secs(10));
-            self.send("GET /reports", Some("ada")).await;
+            self.send("GET /reports", ADA);
         }
-        self.reset().await;
-    }
-
-    /// Forgets all that was taken.
-    async fn reset(&self) {
-        for (name, key, quota) in COUNTERS {
-            self.limiter(name, quota, 1).reset(&key_of(key)).await.expect("the store resets");
-        }
+        self.reset();
     }
 }
 
-fn key_of(text: &str) -> Key {
-    let (kind, value) = text.split_once(':').expect("a kind and a value");
-    Key::new(kind, value)
+#[test]
+fn who_refuses_is_named_and_nobody_else_charges() {
+    for (spent, status, kind, name) in [
+        ("address", 429, "quota-exceeded", "address"),
+        ("fleet", 503, "temporary-reduced-capacity", "fleet"),
+        ("fleet.others", 503, "temporary-reduced-capacity", "fleet"),
+        ("user", 429, "quota-exceeded", "user"),
+        ("in-progress", 429, "quota-exceeded", "in-progress"),
+        ("global", 429, "quota-exceeded", "global"),
+        ("", 503, "temporary-reduced-capacity", "worker"),
+    ] {
+        let stack = stack();
+        let _slots = if spent.is_empty() {
+            stack.overload();
+            SlotGuard::default()
+        } else {
+            stack.spend(spent)
+        };
+        let before = stack.left();
+        let response = stack.send("GET /reports", ADA);
+        assert_eq!(response.status(), status, "{name}");
+        assert_eq!(response.extensions().get().map(Shed::name), (status == 503).then_some(name));
+        // Scripts of other origins may read it.
+        expect(response.headers(), &[("access-control-allow-origin", "*")]);
+        assert!(line(response.headers(), "access-control-expose-headers").contains("retry-after"), "{name}");
+        assert!(response.headers().contains_key("retry-after"), "{name}");
+        let text = text(response);
+        assert!(text.contains(&format!("http-problem-types#{kind}\"")), "{name}: {text}");
+        assert!(text.contains(&format!("\"violated-policies\":[\"{name}\"]")), "{name}: {text}");
+        assert_eq!(stack.left(), before, "{name}");
+    }
 }
 
-/// Expects a refusal that names who refuses, as scripts of other origins may read it.
-#[track_caller]
-fn expect(answer: &Answer, status: u16, kind: &str, name: &str) {
-    assert_eq!(answer.status, status, "{name}: {}", answer.text);
-    assert!(answer.text.contains(&format!("http-problem-types#{kind}\"")), "{name}: {}", answer.text);
-    assert!(answer.text.contains(&format!("\"violated-policies\":[\"{name}\"]")), "{name}: {}", answer.text);
-    assert_eq!(answer.shed_by.as_deref(), (status == 503).then_some(name));
-    assert!(answer.headers.contains_key("retry-after"), "{name}");
-    assert_eq!(answer.headers["access-control-allow-origin"], "*", "{name}");
-    let exposed = answer.headers["access-control-expose-headers"].to_str().expect("ASCII");
-    assert!(exposed.contains("retry-after"), "{name}: {exposed}");
+#[test]
+fn a_request_is_charged_by_all_layers_that_it_passes_and_the_health_check_by_none() {
+    let stack = stack();
+    for (path, user, status, by) in [
+        ("GET /reports", ADA, 200, &["address", "user", "global"][..]),
+        ("GET /reports", "", 401, &["address"]),
+        ("GET /healthz", "", 200, &[]),
+    ] {
+        let before = stack.left();
+        let served = |response: Response| (response.status().as_u16(), response.headers().contains_key("ratelimit"));
+        assert_eq!(served(stack.send(path, user)), (status, !by.is_empty()));
+        let charged = |(name, left)| (name, if by.contains(&name) { left - 1 } else { left });
+        assert_eq!(stack.left(), before.into_iter().map(charged).collect::<Vec<_>>(), "{status}");
+    }
 }
 
-#[tokio::test]
-async fn who_refuses_is_named_and_nobody_else_charges() {
-    on_each_store(async |stack| {
-        for (name, key, quota) in COUNTERS {
-            let slots = stack.spend(name).await;
-            let before = stack.left().await;
-            let answer = stack.send("GET /reports", Some("ada")).await;
-            match name {
-                "fleet" | "fleet.others" => expect(&answer, 503, "temporary-reduced-capacity", "fleet"),
-                _ => expect(&answer, 429, "quota-exceeded", name),
-            }
-            stack.until_left(&before, name).await;
-            drop(slots);
-            stack.limiter(name, quota, 1).reset(&key_of(key)).await.expect("the store resets");
-        }
-        stack.overload().await;
-        let before = stack.left().await;
-        let answer = stack.send("GET /reports", Some("ada")).await;
-        expect(&answer, 503, "temporary-reduced-capacity", "worker");
-        stack.until_left(&before, "the worker").await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_request_is_charged_by_all_layers_that_it_passes() {
-    on_each_store(async |stack| {
-        for (user, status, by) in [(Some("ada"), 200, &["address", "user", "global"][..]), (None, 401, &["address"])] {
-            // In Redis, what was taken is forgotten in time.
-            stack.reset().await;
-            let before = stack.left().await;
-            assert_eq!(stack.send("GET /reports", user).await.status, status, "{}", stack.name);
-            let charged = |(name, left)| (name, if by.contains(&name) { left - 1 } else { left });
-            stack.until_left(&before.into_iter().map(charged).collect::<Vec<_>>(), "a report").await;
-        }
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn charges_are_served_whatever_is_shed_and_the_health_check_whatever_is_used_up() {
-    on_each_store(async |stack| {
-        stack.overload().await;
-        let mut slots = vec![stack.spend("fleet.others").await, stack.spend("fleet").await];
-        assert_eq!(stack.send("GET /reports", Some("ada")).await.status, 503, "{}", stack.name);
-        let answer = stack.send("POST /charges", Some("ada")).await;
-        assert_eq!((answer.status, &*answer.text), (200, "charged\n"), "{}", stack.name);
-        for (name, key, quota) in COUNTERS.into_iter().filter(|(name, ..)| !name.starts_with("fleet")) {
-            stack.limiter(name, quota, 1).reset(&key_of(key)).await.expect("the store resets");
-            slots.push(stack.spend(name).await);
-        }
-        let answer = stack.send("GET /healthz", None).await;
-        assert_eq!((answer.status, &*answer.text), (200, "ok\n"), "{}", stack.name);
-        assert!(!answer.headers.contains_key("ratelimit"), "{}", stack.name);
-    })
-    .await;
+#[test]
+fn charges_are_served_whatever_is_shed() {
+    let stack = stack();
+    stack.overload();
+    let _slots = ["fleet.others", "fleet"].map(|name| stack.spend(name));
+    assert_eq!(stack.send("GET /reports", ADA).status(), 503);
+    assert_eq!(text(stack.send("POST /charges", ADA)), "charged\n");
 }

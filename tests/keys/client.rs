@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use tollgate::key::{self, ClientIp, KeyExtractor, client_ip};
 use tollgate::policy::MissingKey;
 
-use super::rig::{by, of, text, with};
+use super::rig::{by, text, with};
 
 const XFF: &str = "x-forwarded-for";
 const FWD: &str = "forwarded";
@@ -39,9 +39,8 @@ fn row(setting: &ClientIp, peer: &str, header: &'static str, lines: &[impl AsRef
 #[track_caller]
 fn rows(setting: &ClientIp, header: &'static str, lines: &[impl AsRef<[u8]>], client: &str) {
     for line in lines {
-        let line = line.as_ref();
         let found = setting.address(&head(PROXY, header, &[line]));
-        assert_eq!(found, Some(address(client)), "{}", line.escape_ascii());
+        assert_eq!(found, Some(address(client)), "{}", line.as_ref().escape_ascii());
     }
 }
 
@@ -56,38 +55,29 @@ fn hops(proxies: usize) -> ClientIp {
 
 #[test]
 fn headers_count_from_trusted_peers_only_and_of_the_chosen_name() {
-    let nobody = client_ip;
-    for peer in [CLIENT, "127.0.0.1", "2001:db8::9"] {
-        row(&nobody(), peer, XFF, &[EVIL], peer);
-        row(&nobody().forwarded(), peer, FWD, &["for=198.51.100.66"], peer);
-        row(&nobody().header(REAL), peer, REAL, &[EVIL], peer);
-        row(&client_ip().trusted_proxies([""; 0]), peer, XFF, &[EVIL], peer);
-        row(&nets(), peer, XFF, &[EVIL, "10.0.0.1, 10.0.0.2"], peer);
-        row(&nets().forwarded(), peer, FWD, &["for=198.51.100.66"], peer);
-        row(&nets().header(REAL), peer, REAL, &[EVIL], peer);
-        row(&hops(0), peer, XFF, &[EVIL], peer);
+    let element = format!("for={EVIL}");
+    let nobody = || client_ip().trusted_proxies([""; 0]);
+    for setting in [client_ip(), nobody(), nets(), hops(0), hops(1).trusted_proxies([""; 0]), nets().trusted_hops(0)] {
+        for peer in [CLIENT, "127.0.0.1", "2001:db8::9"] {
+            row(&setting, peer, XFF, &[EVIL, "10.0.0.1, 10.0.0.2"], peer);
+            row(&setting.clone().forwarded(), peer, FWD, &[&element], peer);
+            row(&setting.clone().header(REAL), peer, REAL, &[EVIL], peer);
+        }
     }
-    row(&nets(), PROXY, FWD, &["for=198.51.100.66"], PROXY);
-    row(&nets(), PROXY, REAL, &[EVIL], PROXY);
+    row(&nets(), PROXY, FWD, &[&element], PROXY);
     row(&nets().forwarded(), PROXY, XFF, &[EVIL], PROXY);
     row(&nets().header(REAL), PROXY, XFF, &[EVIL], PROXY);
-    row(&nets().forwarded().header(REAL), PROXY, FWD, &["for=198.51.100.66"], PROXY);
-    row(&nets().trusted_hops(0), PROXY, XFF, &[EVIL], PROXY);
-    row(&hops(1).trusted_proxies([""; 0]), PROXY, XFF, &[EVIL], PROXY);
+    row(&nets().forwarded().header(REAL), PROXY, FWD, &[&element], PROXY);
 }
 
 #[test]
 fn the_first_untrusted_address_from_the_right_is_the_client() {
     let chains = [
         CLIENT,
-        "198.51.100.66, 203.0.113.9",
-        "10.0.0.9, 203.0.113.9",
-        "203.0.113.9, 10.0.0.4, 10.0.0.3, 10.0.0.2",
         "198.51.100.66, 10.0.0.9, 203.0.113.9, 10.0.0.2",
         // Empty elements and spaces do not count.
-        "203.0.113.9,,10.0.0.2",
         " , 203.0.113.9 ,\t, ",
-        "\t 203.0.113.9 \t,\t 10.0.0.2 \t",
+        "\t 203.0.113.9 \t,,\t 10.0.0.2 \t",
         // Ports, brackets and zones are dropped.
         "203.0.113.9:567, 10.0.0.2:65535",
         "203.0.113.9, fd00::2%eth0, [fd00::2]:80",
@@ -95,28 +85,21 @@ fn the_first_untrusted_address_from_the_right_is_the_client() {
     ];
     rows(&nets(), XFF, &chains, CLIENT);
     row(&nets(), "fd00::1", XFF, &["203.0.113.9, fd00::2"], CLIENT);
-    row(&nets(), "::ffff:10.0.0.1", XFF, &[CLIENT], CLIENT);
     row(&client_ip().trusted_proxies(["::ffff:10.0.0.0/104"]), PROXY, XFF, &[CLIENT], CLIENT);
     row(&client_ip().trusted_proxies(["::/0"]), "::ffff:10.0.0.1", XFF, &[EVIL], PROXY);
-    row(&nets(), PROXY, XFF, &["127.0.0.1"], "127.0.0.1");
     rows(&nets(), XFF, &["2001:db8::9", "[2001:DB8:0::9]", "[2001:db8::9]:443, fd00::3"], "2001:db8::9");
     rows(&nets(), XFF, &["fe80::1%eth0", "[fe80::1%25eth0]:443"], "fe80::1");
     // Repeated lines are one list.
     row(&nets(), PROXY, XFF, &[EVIL, "203.0.113.9, 10.0.0.3", "10.0.0.2", "", " "], CLIENT);
-    row(&nets(), PROXY, XFF, &["junk", CLIENT], CLIENT);
     row(&nets().forwarded(), PROXY, FWD, &["for=\"198.51.100.66", "for=203.0.113.9"], CLIENT);
     // The left-most one, if all are trusted.
     row(&nets(), PROXY, XFF, NONE, PROXY);
-    rows(&nets(), XFF, &["", ",", " ,, "], PROXY);
+    rows(&nets(), XFF, &["", " ,, "], PROXY);
     row(&nets(), PROXY, XFF, &["10.0.0.3", "10.0.0.2"], "10.0.0.3");
-}
-
-#[test]
-fn counted_proxies_are_trusted_wherever_they_are() {
+    // Those that are counted are trusted wherever they are.
     let peer = "192.0.2.1";
     row(&hops(1), peer, XFF, &["198.51.100.66, 203.0.113.9"], CLIENT);
-    row(&hops(2), peer, XFF, &["198.51.100.66, 203.0.113.9, , 192.0.2.2,"], CLIENT);
-    row(&hops(3), peer, XFF, &["198.51.100.66, 203.0.113.9", "192.0.2.3", "192.0.2.2"], CLIENT);
+    row(&hops(3), peer, XFF, &["198.51.100.66, 203.0.113.9", "192.0.2.3,, 192.0.2.2,"], CLIENT);
     row(&hops(2), peer, XFF, &["198.51.100.66, junk, 192.0.2.2"], "192.0.2.2");
     row(&hops(1).forwarded(), peer, FWD, &["for=198.51.100.66, for=203.0.113.9"], CLIENT);
     row(&hops(5).header(REAL), peer, REAL, &[CLIENT], CLIENT);
@@ -126,80 +109,53 @@ fn counted_proxies_are_trusted_wherever_they_are() {
 
 #[test]
 fn a_malformed_hop_ends_the_walk_at_the_proxy_before_it() {
-    let hops = ["unknown", "junk", "\"10.0.0.2\"", "10.0.0.256", "010.0.0.2", "1.2.3", "3405803785", "10.0.0.0/8"];
-    let nodes =
-        ["client.example", "for=10.0.0.2", "10.0.0.2 10.0.0.3", "10.0.0.2;10.0.0.3", "203.0.113.９", "\u{a0}10.0.0.2"];
+    let names = ["unknown", "junk", "\"10.0.0.2\"", "client.example", "for=10.0.0.2", "203.0.113.９", "\u{a0}10.0.0.2"];
+    let numbers = ["10.0.0.256", "010.0.0.2", "1.2.3", "3405803785", "10.0.0.0/8", "10.0.0.2 10.0.0.3"];
     let ports = ["10.0.0.2:", "10.0.0.2:65536", "10.0.0.2:+80", "10.0.0.2%eth0", "[10.0.0.2]:80", ":"];
     let brackets = ["[2001:db8::9", "[2001:db8::9]80", "2001:db8::9]", "[]"];
-    for hop in hops.iter().chain(&nodes).chain(&ports).chain(&brackets) {
-        row(&nets(), PROXY, XFF, &[hop], PROXY);
+    for hop in names.iter().chain(&numbers).chain(&ports).chain(&brackets) {
+        row(&nets(), PROXY, XFF, &[format!("198.51.100.66, {hop}")], PROXY);
         row(&nets(), PROXY, XFF, &[format!("198.51.100.66, {hop}, 10.0.0.2")], "10.0.0.2");
     }
+    let hidden = ["for=unknown", "for=\"_hidden:80\"", "proto=https", "for=198.51.100.66;for=198.51.100.67", "for="];
+    let bare = ["198.51.100.66", "for=198.51.100.66 junk=1", "for=198.51.100.66;junk", "for=198.51.100.66;host=a\"b\""];
+    let quoted = ["for=198.51.100.66\"", "for=\"198.51.100.66\"junk", r#"for="198.51.100.6\6""#];
+    for hop in hidden.iter().chain(&bare).chain(&quoted) {
+        row(&nets().forwarded(), PROXY, FWD, &[format!("for=198.51.100.66, {hop}")], PROXY);
+        row(&nets().forwarded(), PROXY, FWD, &[format!("for=198.51.100.66, {hop}, for=10.0.0.2")], "10.0.0.2");
+    }
     rows(&nets(), XFF, &[&b"203.0.113.\xb9"[..], b"198.51.100.66, \xff\xfe"], PROXY);
-    row(&nets(), PROXY, XFF, &[b"\xff\xfe, 203.0.113.9"], CLIENT);
+    rows(&nets().forwarded(), FWD, &[&b"for=\"198.51.100.66"[..], b"for=198.51.100.66;host=\"\xff\""], PROXY);
 }
 
 #[test]
 fn forwarded_is_read_with_all_its_forms() {
     let elements = [
-        "for=203.0.113.9",
         "for=198.51.100.66, for=203.0.113.9",
         "for=203.0.113.9, ,, for=10.0.0.2,",
         "FOR=203.0.113.9;Proto=https;by=10.0.0.1;host=a.example",
         "proto=https; for=\"203.0.113.9:567\" ;by=_a",
         "for=\"203.0.113.9:_port\"",
-        "for=203.0.113.9:567",
-        "for=198.51.100.66, for=203.0.113.9;by=x, for=\"[fd00::2]:1\"",
-        ";;for=203.0.113.9;",
-        "for=203.0.113.9;host=\"a, for=198.51.100.66\"",
+        "for=198.51.100.66, for=203.0.113.9:567;by=x, for=\"[fd00::2]:1\"",
+        ";;for=203.0.113.9;host=\"a, for=198.51.100.66\"",
         r#"for=203.0.113.9;host="\", for=198.51.100.66;\\""#,
-        r#"host="\\";for=203.0.113.9"#,
         r#"host="a, \"";for=203.0.113.9"#,
         // Quotes that a client leaves open hide nothing.
         "for=\", for=203.0.113.9",
         "for=\"198.51.100.66, for=\"203.0.113.9:1\"",
     ];
     rows(&nets().forwarded(), FWD, &elements, CLIENT);
-    row(&nets().forwarded(), PROXY, FWD, &[b"for=\xff, for=203.0.113.9"], CLIENT);
     let v6 = ["for=\"[2001:db8::9]\"", "For=\"[2001:DB8::9]:443\"", r#"for="\, for="[2001:db8::9]""#];
     rows(&nets().forwarded(), FWD, &v6, "2001:db8::9");
-    row(&nets().forwarded(), PROXY, FWD, &["\", for=10.0.0.3, for=10.0.0.2"], "10.0.0.3");
-}
-
-#[test]
-fn forwarded_hops_without_an_address_end_the_walk() {
-    for hop in [
-        "for=unknown",
-        "for=_hidden",
-        "for=\"_hidden:80\"",
-        "proto=https",
-        "for=198.51.100.66;for=198.51.100.67",
-        "198.51.100.66",
-        "for=198.51.100.66\"",
-        "for=\"198.51.100.66\"junk",
-        "for=198.51.100.66 junk=1",
-        "for=198.51.100.66;junk",
-        "for=198.51.100.66;host=a\"b\"",
-        r#"for="198.51.100.6\6""#,
-        "for=",
-    ] {
-        row(&nets().forwarded(), PROXY, FWD, &[format!("for=198.51.100.66, {hop}")], PROXY);
-        row(&nets().forwarded(), PROXY, FWD, &[format!("for=198.51.100.66, {hop}, for=10.0.0.2")], "10.0.0.2");
-    }
-    rows(&nets().forwarded(), FWD, &[&b"for=\"198.51.100.66"[..], b"for=198.51.100.66;host=\"\xff\""], PROXY);
 }
 
 #[test]
 fn a_single_header_holds_one_address() {
     let real = || nets().header("X-Real-IP");
-    row(&real(), PROXY, REAL, &[CLIENT], CLIENT);
-    row(&real(), PROXY, REAL, &[" [2001:db8::9]:80 "], "2001:db8::9");
-    row(&nets().header("cf-connecting-ip"), PROXY, "cf-connecting-ip", &["::ffff:203.0.113.9"], CLIENT);
+    rows(&real(), REAL, &[CLIENT, "::ffff:203.0.113.9", " 203.0.113.9:80 "], CLIENT);
     row(&real(), PROXY, REAL, &["10.0.0.2"], "10.0.0.2");
-    rows(&real(), REAL, &["198.51.100.66, 203.0.113.9", "junk", ""], PROXY);
+    rows(&real(), REAL, &[&b"198.51.100.66, 203.0.113.9"[..], b"junk", b"", b"203.0.113.\xb9"], PROXY);
     row(&real(), PROXY, REAL, &[EVIL, CLIENT], PROXY);
-    row(&real(), PROXY, REAL, &["10.0.0.2", EVIL], PROXY);
-    row(&real(), PROXY, REAL, &[b"203.0.113.\xb9"], PROXY);
 }
 
 #[test]
@@ -207,18 +163,12 @@ fn hostile_lengths_neither_hide_the_client_nor_are_walked() {
     let (long, chain) = ("9".repeat(1 << 20), "10.9.9.9,".repeat(10_000));
     row(&nets(), PROXY, XFF, &[format!("{chain}203.0.113.9")], CLIENT);
     row(&nets(), PROXY, XFF, &[format!("203.0.113.9,{chain}")], "10.9.9.9");
-    row(&hops(20_000), PROXY, XFF, &[format!("203.0.113.9,{chain}")], "10.9.9.9");
     row(&nets(), PROXY, XFF, &vec![EVIL; 10_000], EVIL);
     row(&nets(), PROXY, XFF, &[format!("{long}, 203.0.113.9")], CLIENT);
-    rows(&nets(), XFF, &[&long, &"\"".repeat(1 << 20), &"[".repeat(1 << 20), &"for=".repeat(1 << 18)], PROXY);
-    row(&nets(), PROXY, XFF, &[format!("{long}, 10.0.0.2")], "10.0.0.2");
-    row(&nets(), PROXY, XFF, &[format!("203.0.113.9{}", ",".repeat(1 << 20))], PROXY);
-    row(&nets(), PROXY, XFF, &[format!("203.0.113.9{}", " ".repeat(1 << 20))], PROXY);
+    rows(&nets(), XFF, &[&long, &"\"".repeat(1 << 20), &format!("203.0.113.9{}", ",".repeat(1 << 20))], PROXY);
     row(&nets(), PROXY, XFF, &[format!("{}203.0.113.9", " ".repeat(900))], CLIENT);
-    row(&nets().header(REAL), PROXY, REAL, &[&long], PROXY);
     row(&nets().forwarded(), PROXY, FWD, &[format!("for=\"{long}, for=203.0.113.9")], CLIENT);
     row(&nets().forwarded(), PROXY, FWD, &["\\\"".repeat(1 << 19)], PROXY);
-    row(&nets().forwarded(), PROXY, FWD, &["for=10.9.9.9,".repeat(10_000)], "10.9.9.9");
     // The walk ends after 64 hops.
     let chain = |length: usize| format!("203.0.113.9{}", ", 10.0.0.2".repeat(length));
     row(&nets(), PROXY, XFF, &[chain(63)], CLIENT);
@@ -274,13 +224,11 @@ fn a_proxy_behind_a_unix_socket_is_trusted_where_that_is_set() {
     for (setting, chain, client) in [
         (client_ip(), chain, None),
         (hops(0), chain, None),
-        (hops(1), chain, Some("10.0.0.2")),
         (hops(2), chain, Some(CLIENT)),
         (hops(9), chain, Some(EVIL)),
         (nets(), chain, None),
         (unix(), chain, Some("10.0.0.2")),
         (nets().trusted_unix_socket(), chain, Some(CLIENT)),
-        (hops(1), "unknown", None),
         (unix(), "", None),
         (unix(), "203.0.113.9, unknown", None),
     ] {
@@ -324,17 +272,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn no_bytes_name_another_client_or_make_a_key_panic(lines in vec(line(), 0..5), hops in 0..9_usize) {
+    fn no_bytes_name_another_client(lines in vec(line(), 0..5), hops in 0..9_usize) {
         let single = nets().header(REAL);
         for (setting, header) in [(nets(), XFF), (nets().forwarded(), FWD), (single, REAL)] {
             prop_assert_eq!(setting.address(&head(CLIENT, header, &lines)), Some(address(CLIENT)));
             let proxied = head(PROXY, header, &lines);
             prop_assert!(setting.address(&proxied).is_some());
             prop_assert!(setting.trusted_hops(hops).address(&proxied).is_some());
-        }
-        let keys: [&dyn KeyExtractor; 4] = [&key::cookie("for"), &key::bearer(), &key::basic_user(), &key::host()];
-        for (key, header) in keys.into_iter().zip(["cookie", "authorization", "authorization", "host"]) {
-            let _ = of(key, with(header, &lines));
         }
     }
 

@@ -1,32 +1,21 @@
 //! Requests, the text of their keys, and a layer of one request an hour.
 
-use std::convert::Infallible;
-use std::future::ready;
-use std::net::SocketAddr;
-
-use axum::extract::ConnectInfo;
-use bytes::Bytes;
 use futures::FutureExt;
 use http::request::Parts;
-use http::{HeaderName, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Full};
-use tollgate::body::ResponseBody;
+use http::{HeaderName, HeaderValue, Request};
 use tollgate::key::{Extracted, KeyExtractor};
 use tollgate::policy::AccessList;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
-use tower::util::BoxCloneService;
-use tower::{Layer, ServiceExt, service_fn};
 
-pub(crate) type Answer = Response<ResponseBody<Full<Bytes>>>;
-pub(crate) type Service = BoxCloneService<Request<String>, Answer, Infallible>;
+use crate::support::requests::hello;
+pub(crate) use crate::support::requests::{Service, Text, body, by, expect, send};
 
 pub(crate) fn policy(key: impl KeyExtractor) -> Policy {
     Policy::new("policy", Quota::per_hour(1)).key(key)
 }
 
 pub(crate) fn service(policy: Policy) -> Service {
-    let layer = RateLimitLayer::new(MemoryStore::new(), policy);
-    BoxCloneService::new(layer.layer(service_fn(|_| ready(Ok(Response::new(Full::from("hello")))))))
+    hello(&RateLimitLayer::new(MemoryStore::new(), policy))
 }
 
 pub(crate) fn list<const N: usize>(entries: [&str; N]) -> AccessList {
@@ -34,24 +23,17 @@ pub(crate) fn list<const N: usize>(entries: [&str; N]) -> AccessList {
 }
 
 /// A request for a URI.
-pub(crate) fn get(uri: &str) -> Request<String> {
-    Request::get(uri).body(String::new()).expect("a URI")
+pub(crate) fn get(uri: &str) -> Request<Text> {
+    Request::get(uri).body(Text::default()).expect("a URI")
 }
 
 /// A request with lines of a header.
-pub(crate) fn with(name: &'static str, lines: &[impl AsRef<[u8]>]) -> Request<String> {
+pub(crate) fn with(name: &'static str, lines: &[impl AsRef<[u8]>]) -> Request<Text> {
     let mut request = get("/");
     for line in lines {
         let value = HeaderValue::from_bytes(line.as_ref()).expect("a header value");
         request.headers_mut().append(HeaderName::from_static(name), value);
     }
-    request
-}
-
-/// The same request from a peer.
-pub(crate) fn by(peer: &str, mut request: Request<String>) -> Request<String> {
-    let peer = SocketAddr::new(peer.parse().expect("an address"), 4_711);
-    request.extensions_mut().insert(ConnectInfo(peer));
     request
 }
 
@@ -68,25 +50,6 @@ pub(crate) fn text(key: &(impl KeyExtractor + ?Sized), parts: &Parts) -> String 
 }
 
 /// The same of a request.
-pub(crate) fn of(key: &(impl KeyExtractor + ?Sized), request: Request<String>) -> String {
+pub(crate) fn of(key: &(impl KeyExtractor + ?Sized), request: Request<Text>) -> String {
     text(key, &request.into_parts().0)
-}
-
-#[track_caller]
-pub(crate) fn send(service: &Service, request: Request<String>) -> Answer {
-    service.clone().oneshot(request).now_or_never().expect("an answer at once").expect("never fails")
-}
-
-#[track_caller]
-pub(crate) fn expect(service: &Service, requests: impl IntoIterator<Item = (Request<String>, u16)>) {
-    for (number, (request, expected)) in requests.into_iter().enumerate() {
-        let what = format!("request {number}: {} {:?}", request.uri(), request.headers());
-        assert_eq!(send(service, request).status(), expected, "{what}");
-    }
-}
-
-#[track_caller]
-pub(crate) fn body(response: Answer) -> String {
-    let collected = response.into_body().collect().now_or_never().expect("at once").expect("a body");
-    String::from_utf8(collected.to_bytes().into()).expect("text")
 }

@@ -1,12 +1,11 @@
 //! Handlers that work in line, one request at a time.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use axum::middleware::{from_fn, map_response};
-use tollgate::{Key, Limiter, RedisStore, Rule};
+use tollgate::RedisStore;
 
-use crate::http::{SLOTS, ask_beside, by_store, fleet, layer, serve, with_decision};
-use crate::rig::{Rig, assert_none_failed, every_runtime, ms};
+use crate::http::{ask_beside, layer, serve};
+use crate::rig::{assert_none_failed, every_runtime, ms};
 use crate::support::slow::many;
 
 /// How long clients rest between two requests; with a rest the server is mostly idle.
@@ -26,33 +25,9 @@ fn a_handler_that_keeps_its_thread_fails_no_request_of_others_nor_if_it_charges_
                     let layer = layer(store);
                     let watched = layer.clone();
                     watch.breaker_of(move || watched.clone().live().breaker_state());
-                    ask_beside(path, serve(&rig, |app| app.layer(layer)), &rig.runtime, *rest)
+                    ask_beside(path, serve(&rig, layer), &rig.runtime, *rest)
                 });
             }
         }
-    }
-}
-
-/// A slot that is not released is free after its life, which is longer.
-const BACK: Duration = Duration::from_secs(20);
-
-#[test]
-fn a_handler_that_keeps_its_thread_behind_a_fleet_shedder_fails_nobody_and_all_slots_are_released() {
-    let rig = Rig::new();
-    assert_none_failed("a handler that blocks 150 ms, behind a fleet shedder", |watch| {
-        let layer = fleet(&rig.store);
-        let watched = layer.clone();
-        watch.breaker_of(move || watched.breaker_state());
-        let address = serve(&rig, |app| app.layer(from_fn(with_decision)).layer(layer).layer(map_response(by_store)));
-        ask_beside("/blocks", address, &rig.runtime, Duration::ZERO)
-    });
-    for policy in ["fleet", "fleet.others"] {
-        let limiter = Limiter::new(rig.store.clone(), [Rule::new(policy, SLOTS)]);
-        let (start, mut left) = (Instant::now(), 0);
-        while left < SLOTS.limit() && start.elapsed() < BACK {
-            let seen = rig.runtime.block_on(limiter.peek(&Key::new("global", "")));
-            left = seen.expect("a decision").outcomes()[0].remaining();
-        }
-        assert_eq!(left, SLOTS.limit(), "{policy}: what is left after {BACK:?}");
     }
 }

@@ -1,22 +1,18 @@
-//! Many who wait for the same: one failure for the breaker, and one line in the log.
+//! Many who wait for the same: one failure for the breaker.
 
 use std::thread;
 use std::time::Instant;
 
 use futures::future::join_all;
 use tokio::runtime::Runtime;
-use tollgate::store::{Ask, BreakerState, Receipt, Store};
+use tollgate::store::{Ask, BreakerState, Store};
 use tollgate::{Key, OnFailure, Policy, RateLimitLayer, RedisStore, key};
-use tracing::Level;
 
-use crate::rig::{AMPLE, WORKERS, check, connect, current_thread, give_back, left, ms, take, turn, workers};
-use crate::support::log::Log;
+use crate::rig::{AMPLE, WORKERS, check, current_thread, left, ms, turn, workers};
 use crate::support::server::RedisServer;
 
 /// More than the failures that open a breaker.
 const CALLERS: usize = 16;
-const SETTLEMENTS: usize = 10;
-const UNSURE: &str = "settlements may not have arrived";
 
 /// A store of which all runs on a runtime.
 fn pinned(runtime: &Runtime, redis: &RedisServer, budget: u64) -> RedisStore {
@@ -61,52 +57,6 @@ fn a_stall_of_the_runtime_of_a_store_keeps_nobody_beyond_the_budget() {
     // Nobody drives the store's runtime.
     assert_eq!(callers.block_on(ask_at_once(layer)), CALLERS, "all of them are late");
     assert!(start.elapsed() < ms(2_000), "{:?}", start.elapsed());
-}
-
-/// A store on a runtime that this thread drives, and what it took.
-fn taken(redis: &RedisServer) -> (Runtime, RedisStore, Vec<Receipt>) {
-    let runtime = current_thread();
-    let (store, receipts) = runtime.block_on(async {
-        let (store, mut receipts) = (connect(&redis.url()).await, Vec::new());
-        for number in 0..SETTLEMENTS {
-            receipts.push(take(&store, &format!("settled-{number}"), 5).await);
-        }
-        (store, receipts)
-    });
-    (runtime, store, receipts)
-}
-
-fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
-    for receipt in receipts {
-        give_back(store, receipt);
-    }
-}
-
-/// How many settlements the log says may not have arrived, and in how many lines.
-fn told(log: &Log) -> (usize, usize) {
-    let lines = log.lines(UNSURE);
-    let count = |line: &String| line.split_once("settlements=")?.1.split(' ').next()?.trim().parse::<usize>().ok();
-    (lines.iter().filter_map(count).sum(), lines.len())
-}
-
-#[test]
-fn settlements_on_their_way_when_their_runtime_ends_are_in_the_log_and_are_not_sent_again() {
-    let (_turn, redis, log) = (turn(), RedisServer::start(), Log::default());
-    let _noting = log.note(Level::INFO);
-    let (runtime, store, receipts) = taken(&redis);
-    redis.pause();
-    give_all_back(&store, receipts);
-    runtime.block_on(async { tokio::time::sleep(ms(50)).await });
-    drop(runtime);
-    assert_eq!(told(&log), (2, 1), "each has a call of its own, and two are in flight");
-    redis.resume();
-    let other = current_thread();
-    let calls_after_a_look = || {
-        other.block_on(left(&store, "another"));
-        redis.scripts()
-    };
-    let first = calls_after_a_look();
-    assert_eq!(calls_after_a_look(), first + 1, "nothing but the look");
 }
 
 /// A decision is late for its caller; the runtime of the store is treated in some way before, that of the caller after.

@@ -7,10 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Extension, Request};
-use axum::http::StatusCode;
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::extract::Extension;
 use axum::routing::get;
 use futures::FutureExt;
 use futures::future::join_all;
@@ -18,8 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
-use tollgate::{Decision, Key, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
-use tollgate_shed::FleetShedLayer;
+use tollgate::{Key, OnFailure, Policy, RateLimitHandle, RateLimitLayer, RedisStore, key};
 
 use crate::others::Tally;
 use crate::rig::{AMPLE, Rig, current_thread, ms};
@@ -27,41 +23,19 @@ use crate::support::slow::many;
 
 /// How long a handler keeps its thread: a password is hashed, say.
 const WORK: Duration = ms(150);
-/// Many more than there are requests at once: those that have ended are released a little later.
-pub(crate) const SLOTS: Quota = Quota::concurrency(2_000);
 const CLIENTS: usize = 16;
 const SPAN: [Duration; 2] = [ms(1_200), ms(2_500)];
 
 /// A layer that shows each failure as a 503.
 pub(crate) fn layer(store: &RedisStore) -> RateLimitLayer {
     let policy = Policy::new("user", AMPLE).key(key::header("x-api-key")).metered();
-    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny).expose_decisions()
+    RateLimitLayer::new(store.clone(), policy).on_failure(OnFailure::Deny)
 }
 
-/// A shedder of a fleet that has room for all of them.
-pub(crate) fn fleet(store: &RedisStore) -> FleetShedLayer {
-    FleetShedLayer::new(store.clone(), "fleet", SLOTS, 0.2)
-}
-
-/// Inserts the decision of the layer outside into the response.
-pub(crate) async fn with_decision(decision: Decision, request: Request, next: Next) -> Response {
-    let mut response = next.run(request).await;
-    response.extensions_mut().insert(decision);
-    response
-}
-
-/// Shows each decision without the store as a 503.
-pub(crate) async fn by_store(response: Response) -> Response {
-    match response.extensions().get().map(Decision::source) {
-        Some(Source::Store) => response,
-        _ => StatusCode::SERVICE_UNAVAILABLE.into_response(),
-    }
-}
-
-/// Serves in the background, with layers; returns the address.
-pub(crate) fn serve(rig: &Rig, layers: impl FnOnce(Router) -> Router) -> SocketAddr {
+/// Serves in the background; returns the address.
+pub(crate) fn serve(rig: &Rig, layer: RateLimitLayer) -> SocketAddr {
     let app = Router::new().route("/", get(async || "hello")).route("/blocks", get(blocks));
-    let app = layers(app.route("/charges", get(charges)).route("/checks", get(checks)));
+    let app = app.route("/charges", get(charges)).route("/checks", get(checks)).layer(layer);
     let listener = rig.runtime.block_on(TcpListener::bind("127.0.0.1:0")).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");
     rig.runtime.spawn(async move { axum::serve(listener, app).await });

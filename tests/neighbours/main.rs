@@ -10,7 +10,6 @@ mod support;
 
 mod blocking;
 mod counted;
-mod ending;
 mod http;
 mod left;
 mod order;

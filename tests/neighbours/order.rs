@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use tollgate::store::{Ask, Change, Settlement, Store};
 use tollgate::{Quota, RedisStore};
 
 use crate::others::{Tally, ask};
-use crate::rig::{Rig, assert_none_failed, every_runtime, ms};
+use crate::rig::{Rig, assert_none_failed, every_runtime};
 use crate::support::checks::check;
+use crate::support::soon::soon;
 
 const ONE: Quota = Quota::token_bucket(1, Duration::from_secs(30 * 86_400));
 const TASKS: usize = 16;
@@ -36,12 +38,10 @@ async fn take_turns(store: RedisStore, key: String) -> Tally {
 }
 
 /// Others that keep calls in flight.
-async fn crowd(store: RedisStore, first: u32, stop: Arc<AtomicBool>) {
-    for number in first.. {
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
+async fn crowd(store: RedisStore, mut number: u32, stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
         let _ = ask(&store, number).await;
+        number += 1;
     }
 }
 
@@ -51,17 +51,10 @@ fn take_turns_in_a_crowd(rig: &Rig, attempt: usize) -> Tally {
         rig.runtime.spawn(crowd(rig.store.clone(), first * 10_000_000, Arc::clone(&stop)));
     }
     let key = |task: usize| format!("turns-{attempt}-{task}");
-    let tasks: Vec<_> = (0..TASKS).map(|task| rig.runtime.spawn(take_turns(rig.store.clone(), key(task)))).collect();
-    let join = async {
-        let mut tally = Tally::default();
-        for task in tasks {
-            tally = tally.and(task.await.expect("none fails"));
-        }
-        tally
-    };
-    let tally = rig.runtime.block_on(async { tokio::time::timeout(ms(20_000), join).await.expect("nothing hangs") });
+    let tasks = (0..TASKS).map(|task| rig.runtime.spawn(take_turns(rig.store.clone(), key(task))));
+    let tallies = rig.runtime.block_on(soon(join_all(tasks.collect::<Vec<_>>())));
     stop.store(true, Ordering::Relaxed);
-    tally
+    tallies.into_iter().map(|tally| tally.expect("none fails")).fold(Tally::default(), Tally::and)
 }
 
 #[test]

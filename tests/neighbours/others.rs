@@ -1,7 +1,7 @@
 //! Those who do nothing wrong, and what became of them.
 
 use std::fmt;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,11 @@ impl Tally {
     pub(crate) fn of_steady(runtime: &Handle, store: &RedisStore, count: u32, apart: Duration) -> Self {
         let (answers, answered) = channel();
         for number in 0..count {
-            spawn_one(runtime, store, number, answers.clone());
+            let (store, answers, due) = (store.clone(), answers.clone(), Instant::now());
+            runtime.spawn(async move {
+                let answer = ask(&store, number).await;
+                let _ = answers.send((due.elapsed(), answer));
+            });
             thread::sleep(apart);
         }
         Self::of_answers(&answered, count)
@@ -76,20 +80,6 @@ impl Tally {
         }
         tally
     }
-
-    fn at(&self, part: usize, of: usize) -> Duration {
-        let mut took = self.took.clone();
-        took.sort_unstable();
-        took.get(took.len() * part / of).copied().unwrap_or_default()
-    }
-}
-
-fn spawn_one(runtime: &Handle, store: &RedisStore, number: u32, answers: Sender<Answered>) {
-    let (store, due) = (store.clone(), Instant::now());
-    runtime.spawn(async move {
-        let answer = ask(&store, number).await;
-        let _ = answers.send((due.elapsed(), answer));
-    });
 }
 
 /// One decision over a key of its own, that must be made and made by Redis.
@@ -104,9 +94,7 @@ pub(crate) async fn ask(store: &RedisStore, number: u32) -> Result<(), String> {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [p50, p99, p999] = [self.at(1, 2), self.at(99, 100), self.at(999, 1_000)];
-        write!(f, "{} of {} others failed, ", self.failed(), self.asked())?;
-        write!(f, "p50 {p50:.1?}, p99 {p99:.1?}, p99.9 {p999:.1?}, longest {:.1?}", self.longest())?;
+        write!(f, "{} of {} others failed, longest {:.1?}", self.failed(), self.asked(), self.longest())?;
         self.failures.first().map_or(Ok(()), |first| write!(f, ", the first with: {first}"))
     }
 }

@@ -18,8 +18,6 @@ use crate::watch::Watch;
 pub(crate) const WORKERS: usize = 4;
 /// The default budget of a decision.
 pub(crate) const BUDGET: Duration = ms(100);
-/// What a busy machine adds to it.
-pub(crate) const GRACE: Duration = ms(400);
 /// No key comes near it, and hardly a unit returns during a test.
 pub(crate) const AMPLE: Quota = Quota::token_bucket(100_000, Duration::from_secs(30 * 86_400));
 

@@ -1,6 +1,6 @@
 //! One store on several runtimes.
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -75,28 +75,23 @@ fn all_works_on_a_runtime_of_one_thread() {
     });
 }
 
-/// A thread that decides once, settles, and ends with its runtime.
-fn live_briefly(store: RedisStore, number: usize, start: &Barrier, answers: &Sender<Duration>) {
-    start.wait();
-    let begin = Instant::now();
-    current_thread().block_on(use_all(store, number));
-    answers.send(begin.elapsed()).expect("the test waits");
-}
-
 #[test]
 fn many_short_lives_leave_no_connections_behind() {
     let rig = Rig::new();
     let connections = || rig.redis.ask::<String>(&["CLIENT", "LIST"]).lines().count();
-    let (before, (answers, answered)) = (connections(), channel());
+    let before = connections();
     for round in 0..8 {
         let start = Arc::new(Barrier::new(8));
-        for number in 0..8 {
-            let (store, start, answers) = (rig.store.clone(), Arc::clone(&start), answers.clone());
-            thread::spawn(move || live_briefly(store, round * 8 + number, &start, &answers));
-        }
-        for _ in 0..8 {
-            answered.recv_timeout(ms(5_000)).expect("each is answered");
-        }
+        let live = |number: usize| {
+            let (store, start) = (rig.store.clone(), Arc::clone(&start));
+            thread::spawn(move || {
+                start.wait();
+                // It ends with its runtime.
+                current_thread().block_on(use_all(store, round * 8 + number));
+            })
+        };
+        let lives: Vec<_> = (0..8).map(live).collect();
+        lives.into_iter().for_each(|life| life.join().expect("each is answered"));
     }
     let end = Instant::now() + ms(2_000);
     while connections() > before && Instant::now() < end {

@@ -10,7 +10,7 @@ use tollgate::RedisStore;
 use tollgate::store::Receipt;
 
 use crate::others::Tally;
-use crate::rig::{Rig, WORKERS, assert_none_failed, await_all, few_workers, give_back, keys, ms, take};
+use crate::rig::{Rig, WORKERS, assert_none_failed, await_all, current_thread, few_workers, give_back, keys, ms, take};
 
 const WORK: Duration = ms(600);
 const OTHERS: u32 = 200;
@@ -49,4 +49,32 @@ fn work_after_a_settlement_stalls_no_decision_of_others() {
         assert_none_failed(&scenario, |_| ask_beside_work(&rig, &keys));
         rig.assert_whole(&keys);
     }
+}
+
+/// What is given back by `settle` is seen within a second, while others decide.
+fn assert_arrives(scenario: &str, settle: fn(&RedisStore, Vec<Receipt>)) {
+    let rig = Rig::new();
+    assert_none_failed(scenario, |_| {
+        let keys = keys("settled", 20);
+        let receipts = keys.iter().map(|key| rig.runtime.block_on(take(&rig.store, key, 5))).collect();
+        let store = rig.store.clone();
+        thread::spawn(move || settle(&store, receipts)).join().expect("settling does not fail");
+        let tally = rig.ask_steadily(50, APART);
+        rig.assert_whole(&keys);
+        tally
+    });
+}
+
+#[test]
+fn what_is_settled_outside_any_runtime_or_as_the_last_on_one_arrives() {
+    fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
+        receipts.into_iter().for_each(|receipt| give_back(store, receipt));
+    }
+    assert_arrives("settled by a thread without a runtime", give_all_back);
+    assert_arrives("settled on a runtime that decided, and ends right after", |store, receipts| {
+        current_thread().block_on(async {
+            take(store, "before", 1).await.store();
+            give_all_back(store, receipts);
+        });
+    });
 }

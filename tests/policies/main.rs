@@ -1,13 +1,10 @@
 //! What a policy's options do to requests, in code, and what policies look up for themselves.
 #![cfg(feature = "axum")]
 
-#[cfg(feature = "redis")]
 mod lookups;
-#[cfg(feature = "redis")]
 mod options;
 #[cfg(feature = "calendar")]
 mod panics;
-#[cfg(feature = "redis")]
 mod rig;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]

@@ -2,23 +2,18 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Settlement, Store};
-use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Decision, Key, Limiter, Quota, RedisStore, Rule};
+use tollgate::store::{BanCheck, Change, Check};
+use tollgate::{Ban, Key, Limiter, Quota, Rule};
 
-use super::stores::{FIFTY, PATIENCE, patient_store};
+use super::stores::{FIFTY, MONTH, PATIENCE, connect, decide, on_clock, patient_store, settings, settle};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-const QUOTA: Quota = Quota::fixed_window(1, Duration::from_secs(30 * 86_400));
+const QUOTA: Quota = Quota::fixed_window(1, MONTH);
 
 fn banning(key: &str, ban: Ban) -> Check {
     check(key, QUOTA, 1).ban(BanCheck::new(ban))
-}
-
-async fn decide(store: &RedisStore, checks: &[Check]) -> Decision {
-    store.decide(checks, Ask::default()).wait().await.expect("the server is there").decision
 }
 
 /// How often a command was called.
@@ -31,14 +26,13 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 #[tokio::test]
 async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
     let server = RedisServer::start();
-    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
-    let store = settings.connect(&server.url()).await.unwrap();
+    let store = connect(settings(), &server).await;
     let ban = Ban::new(3, HOUR, HOUR);
     // The script is loaded by the first call that needs it.
     let _ = decide(&store, &[banning("bob", ban), check("bob", FIFTY, 1)]).await;
     let before = server.scripts();
     for request in 0..9 {
-        let decision = decide(&store, &[banning("ada", ban), check("ada", FIFTY, 1)]).await;
+        let decision = decide(&store, &[banning("ada", ban), check("ada", FIFTY, 1)]).await.decision;
         assert_eq!((decision.is_allowed(), decision.is_banned()), (request == 0, request >= 3), "{request}");
     }
     assert_eq!(server.scripts(), before + 9);
@@ -47,9 +41,7 @@ async fn a_decision_with_a_ban_is_one_call_whatever_becomes_of_it() {
 
 #[tokio::test]
 async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
-    let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone()).timeout(PATIENCE);
-    let store = settings.connect(&server.url()).await.unwrap();
+    let (server, _, store) = on_clock().await;
     let life = || Duration::from_millis(server.ask::<u64>(&["PTTL", "tollgate:{key:ada}:policy:1b"]));
     let grows = Ban::new(2, HOUR, 2 * HOUR).backoff(2.0, 10 * HOUR);
     let _ = decide(&store, &[banning("ada", grows)]).await;
@@ -59,8 +51,8 @@ async fn every_key_of_a_ban_expires_no_sooner_than_it_matters() {
         assert!(life() <= expected + Duration::from_millis(2) && life() + Duration::from_secs(60) > expected);
         server.assert_every_key_expires();
     }
-    let taken = store.decide(&[check("ada", QUOTA, 0)], Ask::default()).wait().await.unwrap();
-    store.settle(taken.receipt, &[Settlement::new(0, Change::Lift)]).wait().await.unwrap();
+    let taken = decide(&store, &[check("ada", QUOTA, 0)]).await;
+    settle(&store, taken.receipt, Change::Lift).wait().await.expect("the server is up");
     assert_eq!(server.keys().len(), 1, "only the counter is left");
 }
 

@@ -1,8 +1,6 @@
 //! Windows of a calendar: the process names them, and the server's clock decides between them.
 
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::policy::Calendar;
@@ -10,6 +8,7 @@ use tollgate::store::{Ask, BanCheck, Check, Mode, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Error, Quota, RedisStore};
 
+use super::stores::{connect, settings};
 use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
@@ -42,8 +41,7 @@ impl Rig {
         let made = Arc::<Mutex<Option<Duration>>>::default();
         let (once, then) = (Arc::clone(&made), clock.clone());
         let time = move || once.lock().expect("nobody panics here").take().unwrap_or_else(|| then.now());
-        let settings = RedisStore::builder().without_deny_cache().clock(time).timeout(LONG);
-        let store = settings.connect(&server.url()).await.expect("the server was started");
+        let store = connect(settings().clock(time), &server).await;
         Self { store, clock, made, server }
     }
 
@@ -82,10 +80,8 @@ async fn a_clock_that_differs_by_more_than_a_window_is_an_error_and_takes_nothin
             let bans = [checks[1].clone().ban(ban.clone()), check("ada", others, 6).ban(ban)];
             for checks in [&checks[..], &checks[1..2], &[check("ada", daily(5), 0)], &bans, &bans[..1]] {
                 let error = rig.decide(MIDNIGHT, decided, checks).await.expect_err("it is too far");
-                assert!(
-                    error.is_store() && error.to_string().contains("by more than a window of a calendar"),
-                    "{error}"
-                );
+                let told = error.to_string();
+                assert!(error.is_store() && told.contains("by more than a window of a calendar"), "{told}");
                 assert_eq!(rig.server.keys(), [""; 0], "nothing was taken, and nothing was a strike");
             }
         }
@@ -93,37 +89,13 @@ async fn a_clock_that_differs_by_more_than_a_window_is_an_error_and_takes_nothin
     assert!(rig.decide(MIDNIGHT, MIDNIGHT, &[check("ada", daily(5), 1)]).await.is_ok());
 }
 
-fn poll_once<F: Future + Unpin>(asked: &mut F) -> Poll<F::Output> {
-    Pin::new(asked).poll(&mut Context::from_waker(Waker::noop()))
-}
-
-#[tokio::test]
-async fn requests_of_two_windows_share_a_call() {
-    let rig = Rig::start().await;
-    let request = |key| [check(key, daily(5), 1)];
-    rig.clock.set(at(MIDNIGHT - 1));
-    // Two calls are in flight: what comes then waits, and shares the next one.
-    let (one, two) = (request("one"), request("two"));
-    let mut first = [&one, &two].map(|checks| Box::pin(rig.store.decide(checks, Ask::default()).wait()));
-    assert!(first.iter_mut().all(|asked| poll_once(asked).is_pending()));
-    let (before, after) = (request("ada"), request("bob"));
-    let mut of_before = Box::pin(rig.store.decide(&before, Ask::default()).wait());
-    assert!(poll_once(&mut of_before).is_pending());
-    rig.clock.set(at(MIDNIGHT));
-    let mut of_after = Box::pin(rig.store.decide(&after, Ask::default()).wait());
-    assert!(poll_once(&mut of_after).is_pending());
-    for decided in [of_before.await, of_after.await] {
-        let decision = decided.expect("the server is there").decision;
-        assert_eq!((decision.outcomes()[0].remaining(), decision.outcomes()[0].reset_after().as_secs()), (4, DAY));
-    }
-}
-
 /// Processes may have zone data of different years, and servers states of clocks that were set.
 #[tokio::test]
 async fn a_window_counts_until_the_end_that_its_state_names() {
     let rig = Rig::start().await;
     // Made here for its key, and then as one that has another end would have left it, with four units.
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 1).await, (4, DAY));
+    let at_once = async |time, cost| rig.remaining(time, time, cost).await;
+    assert_eq!(at_once(MIDNIGHT, 1).await, (4, DAY));
     let [key] = &rig.server.keys()[..] else { panic!("one key was expected") };
     let ends = |seconds: u64| {
         let state = format!("{:011x}{:013x}", at(seconds).as_millis(), 4);
@@ -133,17 +105,17 @@ async fn a_window_counts_until_the_end_that_its_state_names() {
     };
     // An hour later than here, across midnight: it counts until then, and then the window of here does.
     ends(MIDNIGHT + 3_600);
-    assert_eq!(rig.remaining(MIDNIGHT - 1, MIDNIGHT - 1, 0).await, (1, 3_601));
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 1).await, (0, 3_600));
-    assert_eq!(rig.remaining(MIDNIGHT + 3_599, MIDNIGHT + 3_599, 1).await, (0, 1), "it is refused");
-    assert_eq!(rig.remaining(MIDNIGHT + 3_600, MIDNIGHT + 3_600, 1).await, (4, DAY - 3_600));
+    assert_eq!(at_once(MIDNIGHT - 1, 0).await, (1, 3_601));
+    assert_eq!(at_once(MIDNIGHT, 1).await, (0, 3_600));
+    assert_eq!(at_once(MIDNIGHT + 3_599, 1).await, (0, 1), "it is refused");
+    assert_eq!(at_once(MIDNIGHT + 3_600, 1).await, (4, DAY - 3_600));
     // An hour earlier.
     ends(MIDNIGHT + DAY - 3_600);
-    assert_eq!(rig.remaining(MIDNIGHT + 7_200, MIDNIGHT + 7_200, 1).await, (0, DAY - 3 * 3_600));
-    assert_eq!(rig.remaining(MIDNIGHT + DAY - 3_600, MIDNIGHT + DAY - 3_600, 1).await, (4, 3_600));
+    assert_eq!(at_once(MIDNIGHT + 7_200, 1).await, (0, DAY - 3 * 3_600));
+    assert_eq!(at_once(MIDNIGHT + DAY - 3_600, 1).await, (4, 3_600));
     // So far ahead that it would refuse for too long.
     ends(MIDNIGHT + 3 * DAY);
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (1, 3 * DAY));
+    assert_eq!(at_once(MIDNIGHT, 0).await, (1, 3 * DAY));
     ends(MIDNIGHT + 3 * DAY + 1);
-    assert_eq!(rig.remaining(MIDNIGHT, MIDNIGHT, 0).await, (5, 0));
+    assert_eq!(at_once(MIDNIGHT, 0).await, (5, 0));
 }

@@ -1,89 +1,59 @@
 //! Decisions of one process share script calls, and none depends on another's caller.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures::future::join_all;
 use futures::poll;
 use tokio::time::timeout;
-use tollgate::store::{Ask, Change, Check, Counter, MaybeFuture, Settlement, Store, StoreDecision};
-use tollgate::{Error, Key, Quota, RedisStore};
+use tollgate::store::{Ask, Store};
+use tollgate::{Quota, RedisStore};
 
+use super::stores::{MONTH, decide, first_remaining, patient_store, remaining, take};
+use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
-const DAY: Duration = Duration::from_secs(86_400);
+const TASKS: usize = 100;
+const EACH: usize = 1_000;
+const KEYS: usize = 10;
+const AMPLE: Quota = Quota::fixed_window(1_000_000, MONTH);
 
-async fn store(server: &RedisServer) -> RedisStore {
-    let store = RedisStore::builder().timeout(Duration::from_secs(20)).connect(&server.url()).await;
-    store.expect("the server is there")
-}
-
-fn check(key: usize, limit: u64, cost: u64) -> Check {
-    let key = Key::new("user", key.to_string());
-    Check::new(Counter::new("combined".try_into().expect("a valid name"), key, Quota::fixed_window(limit, DAY)), cost)
-}
-
-type Deciding = std::pin::Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
-
-#[track_caller]
-fn pending(store: &RedisStore, check: Check) -> Deciding {
-    let MaybeFuture::Pending(deciding) = store.decide(&[check], Ask::default()) else { panic!("Redis is waited for") };
-    deciding
-}
-
-/// Takes a unit, and what then remains; `None` for a caller that went away at some await.
-async fn take_or_leave(store: &RedisStore, key: usize, limit: u64) -> Option<(bool, u64)> {
-    let deciding = store.decide(&[check(key, limit, 1)], Ask::default()).wait();
+/// Takes a unit of a key, and what then remains; `None` for a caller that went away at some await.
+async fn take_or_leave(store: &RedisStore, key: &str) -> Option<u64> {
+    let deciding = store.decide(&[check(key, AMPLE, 1)], Ask::default()).wait();
     let decided = if fastrand::u8(..3) == 0 {
         timeout(Duration::from_micros(fastrand::u64(..400)), deciding).await.ok()?
     } else {
         deciding.await
     };
-    let decision = decided.expect("no decision is lost").decision;
-    Some((decision.is_allowed(), decision.outcomes()[0].remaining()))
+    Some(first_remaining(&decided.expect("no decision is lost").decision))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_that_go_away_lose_delay_and_duplicate_no_other_s_decision() {
-    const TASKS: usize = 100;
-    const EACH: usize = 1_000;
-    const KEYS: usize = 10;
-    const LIMIT: u64 = 1_000_000;
     let server = RedisServer::start();
-    let store = store(&server).await;
-    let left = Arc::new(AtomicU64::new(0));
+    let store = patient_store(&server).await;
     let tasks = (0..TASKS).map(|_| {
-        let (store, left) = (store.clone(), Arc::clone(&left));
+        let store = store.clone();
         tokio::spawn(async move {
             let mut seen = Vec::with_capacity(EACH);
             for turn in 0..EACH {
-                match take_or_leave(&store, turn % KEYS, LIMIT).await {
-                    Some((allowed, remaining)) => {
-                        assert!(allowed);
-                        seen.push((turn % KEYS, remaining));
-                    }
-                    None => drop(left.fetch_add(1, Ordering::Relaxed)),
-                }
+                let key = (turn % KEYS).to_string();
+                seen.extend(take_or_leave(&store, &key).await.map(|left| (key, left)));
             }
             seen
         })
     });
-    let mut remainders: HashMap<(usize, u64), u32> = HashMap::new();
-    for seen in join_all(tasks).await {
-        for remainder in seen.expect("every decision that is waited for is made") {
-            *remainders.entry(remainder).or_default() += 1;
-        }
-    }
-    let (left, made) = (left.load(Ordering::Relaxed), remainders.len() as u64);
-    assert!(remainders.values().all(|&times| times == 1), "no unit is told to two callers");
-    assert_eq!(made + left, (TASKS * EACH) as u64);
+    let seen =
+        join_all(tasks).await.into_iter().flat_map(|task| task.expect("every decision that is waited for is made"));
+    let seen: Vec<(String, u64)> = seen.collect();
+    let (made, left) = (seen.len() as u64, (TASKS * EACH - seen.len()) as u64);
+    assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len() as u64, made, "no unit is told to two callers");
     assert!(left > 1_000, "only {left} callers went away");
     let mut used = 0;
     for key in 0..KEYS {
-        let look = store.decide(&[check(key, LIMIT, 0)], Ask::default()).wait().await.expect("decided").decision;
-        used += LIMIT - look.outcomes()[0].remaining();
+        let look = decide(&store, &[check(&key.to_string(), AMPLE, 0)]).await.decision;
+        used += AMPLE.limit() - first_remaining(&look);
     }
     assert!((made..=made + left).contains(&used), "{used} used: {made} made, {left} left");
     assert_eq!(server.keys().len(), KEYS);
@@ -94,8 +64,8 @@ async fn callers_that_go_away_lose_delay_and_duplicate_no_other_s_decision() {
 #[tokio::test]
 async fn a_caller_that_goes_away_before_its_call_takes_nothing() {
     let server = RedisServer::start();
-    let store = store(&server).await;
-    let mut callers: Vec<_> = (0..5).map(|_| pending(&store, check(0, 100, 1))).collect();
+    let store = patient_store(&server).await;
+    let mut callers: Vec<_> = (0..5).map(|_| Box::pin(take(&store, "ada", 1))).collect();
     for caller in &mut callers {
         assert!(poll!(caller).is_pending());
     }
@@ -103,23 +73,5 @@ async fn a_caller_that_goes_away_before_its_call_takes_nothing() {
     for caller in callers {
         drop(caller.await.expect("decided"));
     }
-    let look = store.decide(&[check(0, 100, 0)], Ask::default()).wait().await.expect("decided").decision;
-    assert_eq!(look.outcomes()[0].remaining(), 98, "two calls were sent at once, the others waited");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_overtakes_a_settlement() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
-    let charge = |decided: StoreDecision, units| {
-        drop(store.settle(decided.receipt, &[Settlement::new(0, Change::Charge(units))]));
-    };
-    for round in 0..500 {
-        let ask = async |cost| pending(&store, check(round, 50, cost)).await.expect("the server is up");
-        charge(ask(1).await, 9);
-        assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 40, "{round}: a decision overtook the charge");
-        charge(ask(1).await, 30);
-        store.adjust(&check(round, 50, 1).counter, Change::Reset).wait().await.expect("the server is up");
-        assert_eq!(ask(0).await.decision.outcomes()[0].remaining(), 50, "{round}: a reset overtook the charge");
-    }
+    assert_eq!(remaining(&store, "ada").await, 48, "two calls were sent at once, the others waited");
 }

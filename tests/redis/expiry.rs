@@ -3,12 +3,11 @@
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use tollgate::store::{Ask, Change, Receipt, Settlement, Store, StoreDecision};
-use tollgate::test_util::ManualClock;
-use tollgate::{Outcome, Quota, RedisStore};
+use tollgate::store::{Change, StoreDecision};
+use tollgate::{Quota, RedisStore};
 
-use super::stores::patient_store;
-use crate::support::checks::{check, counter};
+use super::stores::{adjust, on_clock, patient_store, settle};
+use crate::support::checks::check;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
 use crate::support::time::at;
@@ -37,7 +36,12 @@ fn life(server: &RedisServer, since: Instant) -> Duration {
 }
 
 async fn decide(store: &RedisStore, quota: Quota, cost: u64) -> StoreDecision {
-    store.decide(&[check("only", quota, cost)], Ask::default()).wait().await.expect("the server is up")
+    super::stores::decide(store, &[check("only", quota, cost)]).await
+}
+
+/// How long the state of the only key matters.
+async fn needed(store: &RedisStore, quota: Quota) -> Duration {
+    decide(store, quota, 0).await.decision.outcomes()[0].reset_after()
 }
 
 /// Takes, refunds and charges at random under changing limits; after each write the key lives long
@@ -54,9 +58,9 @@ async fn run(quota: fn(u64) -> Quota) -> (usize, usize) {
             continue;
         }
         let change = if rng.bool() { Change::Refund(1) } else { Change::Charge(rng.u64(0..3)) };
-        drop(store.settle(decided.receipt, &[Settlement::new(0, change)]));
+        drop(settle(&store, decided.receipt, change));
         let since = Instant::now();
-        let needed = decide(&store, quota, 0).await.decision.outcomes()[0].reset_after();
+        let needed = needed(&store, quota).await;
         // Redis counts lives in whole milliseconds, from a whole one, and tells what is left as well.
         let (fine, life) = (Duration::from_millis(3), life(&server, since));
         assert!(life + Duration::from_millis(1) > needed, "{quota}: {life:?} for {needed:?}");
@@ -83,59 +87,11 @@ async fn keys_keep_their_expiry_while_that_serves_and_never_live_longer_than_a_w
 }
 
 #[tokio::test]
-async fn slots_are_joined_released_and_renewed_in_place_by_the_time_of_the_server() {
-    let server = RedisServer::start();
-    let (store, quota) = (patient_store(&server).await, Quota::concurrency(9).slot_ttl(Duration::from_secs(16)));
-    let size = || server.ask::<u64>(&["STRLEN", &server.keys()[0]]);
-    let settle = async |decided: &StoreDecision, change| {
-        let receipt = Receipt::new(decided.receipt.store(), decided.receipt.items().iter().cloned());
-        let applied = store.settle(receipt, &[Settlement::new(0, change)]).wait().await.expect("the server is up");
-        (applied[0].units, applied[0].outcome.as_ref().map(Outcome::remaining))
-    };
-    let first = decide(&store, quota, 2).await;
-    let written = expiry(&server);
-    let joined = decide(&store, quota, 3).await;
-    assert_eq!((size(), expiry(&server)), (11, written), "it is the same cohort");
-    assert_eq!(first.receipt.items()[0].stamp, joined.receipt.items()[0].stamp);
-    tokio::time::sleep(Duration::from_millis(2_100)).await;
-    let second = decide(&store, quota, 2).await;
-    let later = expiry(&server);
-    assert!(size() == 22 && later > written, "a new cohort");
-    assert_eq!(settle(&first, Change::Refund(2)).await, (2, Some(4)));
-    assert_eq!(settle(&second, Change::Refund(1)).await, (1, Some(5)));
-    assert_eq!((size(), expiry(&server)), (22, later), "a release only lowers a count");
-    assert_eq!(settle(&joined, Change::Renew(3)).await, (3, Some(5)));
-    // It is written anew, in whole milliseconds from now.
-    assert!(size() == 11 && (expiry(&server) - later).abs() <= 2, "the first cohort is empty, and the second has all");
-    assert_eq!(settle(&joined, Change::Refund(3)).await, (0, Some(5)), "its slots have another stamp");
-}
-
-#[tokio::test]
-async fn a_limit_lowered_under_live_state_lengthens_its_life() {
-    let server = RedisServer::start();
-    let store = patient_store(&server).await;
-    drop(decide(&store, Quota::token_bucket(1_000, WINDOW), 500).await);
-    let since = Instant::now();
-    let needed =
-        decide(&store, Quota::token_bucket(600, WINDOW).burst(1_000), 1).await.decision.outcomes()[0].reset_after();
-    assert!(life(&server, since) >= needed && needed > Duration::from_millis(1_500), "{needed:?}");
-    store
-        .adjust(&counter("only", Quota::token_bucket(2, WINDOW).burst(1_000)), Change::Charge(1))
-        .wait()
-        .await
-        .expect("up");
-    let needed = Duration::from_secs(450);
-    assert!(life(&server, since) >= needed, "501 units at one a second");
-}
-
-#[tokio::test]
 async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_over() {
     let long = Duration::from_secs(100);
     let windows = [Quota::fixed_window, Quota::sliding_window, Quota::sliding_log, Quota::token_bucket];
     let queue = Quota::leaky_bucket(10, long).queue(9);
-    let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let settings = RedisStore::builder().without_deny_cache().clock(clock.clone());
-    let store = settings.timeout(Duration::from_secs(10)).connect(&server.url()).await.expect("it was started");
+    let (server, clock, store) = on_clock().await;
     for quota in windows.into_iter().map(|of| of(10, long)).chain([queue]) {
         for change in [Change::Refund(1), Change::Charge(1)] {
             let () = server.ask(&["FLUSHALL"]);
@@ -145,9 +101,9 @@ async fn what_is_changed_after_the_clock_stepped_back_lives_until_its_state_is_o
             let decided = decide(&store, quota, 5).await;
             clock.set(at(30_000_000));
             let since = Instant::now();
-            let settling = store.settle(decided.receipt, &[Settlement::new(0, change)]);
-            assert_eq!(settling.wait().await.expect("the server is up")[0].units, 1, "{quota}: {change:?}");
-            let needed = decide(&store, quota, 0).await.decision.outcomes()[0].reset_after();
+            let applied = settle(&store, decided.receipt, change).wait().await.expect("the server is up");
+            assert_eq!(applied[0].units, 1, "{quota}: {change:?}");
+            let needed = needed(&store, quota).await;
             let life = life(&server, since);
             assert!(life >= needed && needed > Duration::from_secs(50), "{quota}: {change:?}, {life:?} for {needed:?}");
         }
@@ -165,8 +121,7 @@ async fn counters_of_the_shortest_windows_are_written_too() {
         for quota in algorithms.into_iter().map(|of| of(2, window)).chain([queue]) {
             assert!(decide(&store, quota, 1).await.decision.is_allowed(), "{quota} alone");
             let both = [check("one", quota, 1), check("other", quota, 1)];
-            let decided = store.decide(&both, Ask::default()).wait().await.expect("the server is up");
-            assert!(decided.decision.is_allowed(), "{quota}");
+            assert!(super::stores::decide(&store, &both).await.decision.is_allowed(), "{quota}");
         }
     }
 }
@@ -183,11 +138,10 @@ async fn units_of_the_largest_limit_can_be_refunded_after_it_was_lowered_to_one(
         let (large, one) = (large.expect("a limit of 1"), Quota::token_bucket(1, window));
         assert!(decide(&store, large, large.limit()).await.decision.is_allowed());
         let charge = Change::Charge(rng.u64(1..=large.limit()));
-        store.adjust(&counter("only", large), charge).wait().await.expect("the server is up");
+        adjust(&store, "only", large, charge).await;
         let units = rng.u64(1..=large.limit().min(4));
-        let refunded = store.adjust(&counter("only", one), Change::Refund(units)).wait().await;
-        assert_eq!(refunded.expect("the server is up").units, units, "{large}: {charge:?}");
+        assert_eq!(adjust(&store, "only", one, Change::Refund(units)).await.units, units, "{large}: {charge:?}");
         assert!(expiry(&server) > 0, "{large}: the key expires");
-        store.adjust(&counter("only", one), Change::Reset).wait().await.expect("the server is up");
+        adjust(&store, "only", one, Change::Reset).await;
     }
 }

@@ -1,65 +1,44 @@
 //! Servers that speak as Redis does, and count otherwise.
 
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
+use std::thread;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tollgate::deadpool_redis::redis::{Parser, Value, from_redis_value};
 use tollgate::deadpool_redis::{Config, Runtime};
 use tollgate::{Error, RedisStore};
 
 use super::stores::{PATIENCE, take};
 
-/// The command that each call begins with, in the order in which they came.
+/// The commands that a server was sent.
 type Asked = Arc<Mutex<Vec<String>>>;
 
 /// A server like Microsoft Garnet: it takes scripts and functions, and packs seven bytes into four.
-async fn foreign() -> (String, Asked) {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("loopback has a free port");
-    let address = listener.local_addr().expect("a listener has an address");
-    let asked = Asked::default();
+fn foreign() -> (String, Asked) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
+    let (address, asked) = (listener.local_addr().expect("a listener has an address"), Asked::default());
     let heard = Arc::clone(&asked);
-    tokio::spawn(async move {
-        for _ in 0..100 {
-            let Ok((stream, _)) = listener.accept().await else { return };
-            tokio::spawn(answer_all(stream, Arc::clone(&heard)));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let heard = Arc::clone(&heard);
+            thread::spawn(move || answer_all(stream, &heard));
         }
     });
     (format!("redis://{address}"), asked)
 }
 
-async fn answer_all(mut stream: TcpStream, asked: Asked) {
-    let (mut bytes, mut block) = (Vec::new(), [0; 4096]);
-    while let Ok(read @ 1..) = stream.read(&mut block).await {
-        bytes.extend_from_slice(&block[..read]);
-        while let Some((command, length)) = command(&bytes) {
-            let answer: &[u8] = match command[0].as_str() {
-                "EVAL" | "FCALL" => b"$6\r\n\x03\xff\0\0\0\x01\r\n",
-                _ => b"+OK\r\n",
-            };
-            asked.lock().expect("nobody panics here").push(command[0].clone());
-            bytes.drain(..length);
-            if stream.write_all(answer).await.is_err() {
-                return;
-            }
+fn answer_all(mut stream: TcpStream, asked: &Asked) {
+    let mut parser = Parser::new();
+    while let Ok(Value::Array(words)) = parser.parse_value(&mut stream) {
+        let command: String = from_redis_value(words[0].clone()).expect("a command is text");
+        let is_script = command.starts_with("EVAL") || command == "FCALL";
+        asked.lock().expect("nobody panics here").push(command);
+        let answer: &[u8] = if is_script { b"$6\r\n\x03\xff\0\0\0\x01\r\n" } else { b"+OK\r\n" };
+        if stream.write_all(answer).is_err() {
+            return;
         }
     }
-}
-
-/// The first command of some bytes, and how many it takes, once it is whole.
-fn command(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
-    let line = |from: usize| {
-        let end = from + bytes.get(from..)?.windows(2).position(|two| two == b"\r\n")?;
-        let number: usize = std::str::from_utf8(&bytes[from + 1..end]).ok()?.parse().ok()?;
-        Some((number, end + 2))
-    };
-    let (count, mut place) = line(0)?;
-    let mut words = Vec::new();
-    for _ in 0..count {
-        let (length, start) = line(place)?;
-        words.push(String::from_utf8_lossy(bytes.get(start..start + length)?).into_owned());
-        place = start + length + 2;
-    }
-    (place <= bytes.len()).then_some((words, place))
 }
 
 /// Checks that an error says what the server is, and that nothing was asked of it but that.
@@ -74,11 +53,11 @@ fn assert_refused(error: &Error, asked: &Asked) {
 #[tokio::test]
 async fn a_server_whose_lua_packs_numbers_otherwise_is_refused_and_a_pool_that_leads_to_it_decides_nothing() {
     for settings in [RedisStore::builder, || RedisStore::builder().functions()] {
-        let (url, asked) = foreign().await;
+        let (url, asked) = foreign();
         let error = settings().connect(&url).await.expect_err("it is no Redis");
         assert!(error.is_connection(), "{error:?}");
         assert_refused(&error, &asked);
-        let (url, asked) = foreign().await;
+        let (url, asked) = foreign();
         let pool = Config::from_url(url).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
         let store = settings().timeout(PATIENCE).from_pool(pool).expect("the settings are valid");
         let error = take(&store, "ada", 1).await.expect_err("it is no Redis");

@@ -2,32 +2,23 @@
 
 use tollgate::RedisStore;
 use tollgate::deadpool_redis::redis::Value;
-use tollgate::store::{Change, Settlement, Store};
+use tollgate::store::Change;
 
-use super::stores::{PATIENCE, remaining, take};
-use crate::support::checks::counter;
+use super::stores::{FIFTY, adjust, connect, patient_store, remaining, settings, settle, take};
 use crate::support::server::RedisServer;
-
-async fn store(server: &RedisServer) -> RedisStore {
-    RedisStore::builder().functions().timeout(PATIENCE).connect(&server.url()).await.expect("the server was started")
-}
-
-fn libraries(server: &RedisServer) -> usize {
-    server.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len()
-}
 
 #[tokio::test]
 async fn functions_decide_settle_and_reset_as_scripts_do_on_the_same_counters() {
     let server = RedisServer::start();
-    let (by_functions, by_scripts) = (store(&server).await, super::stores::patient_store(&server).await);
+    let (by_functions, by_scripts) = (connect(settings().functions(), &server).await, patient_store(&server).await);
     let taken = take(&by_functions, "a", 10).await.unwrap();
     assert_eq!(remaining(&by_scripts, "a").await, 40);
-    drop(by_functions.settle(taken.receipt, &[Settlement::new(0, Change::Refund(4))]));
+    drop(settle(&by_functions, taken.receipt, Change::Refund(4)));
     assert_eq!(remaining(&by_functions, "a").await, 44);
     assert!(!take(&by_functions, "a", 45).await.unwrap().decision.is_allowed());
-    by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Charge(40)).wait().await.unwrap();
+    adjust(&by_functions, "a", FIFTY, Change::Charge(40)).await;
     assert_eq!(remaining(&by_scripts, "a").await, 4);
-    by_functions.adjust(&counter("a", super::stores::FIFTY), Change::Reset).wait().await.unwrap();
+    adjust(&by_functions, "a", FIFTY, Change::Reset).await;
     assert_eq!(remaining(&by_scripts, "a").await, 50);
 }
 
@@ -38,22 +29,11 @@ async fn functions_load_one_library_beside_those_of_other_versions_and_no_script
                  function() return 7 end)";
     let _: String = server.ask(&["FUNCTION", "LOAD", other]);
     for _ in 0..3 {
-        drop(take(&store(&server).await, "a", 1).await.unwrap());
+        drop(take(&connect(settings().functions(), &server).await, "a", 1).await.unwrap());
     }
-    assert_eq!(libraries(&server), 2);
+    assert_eq!(server.ask::<Vec<Value>>(&["FUNCTION", "LIST"]).len(), 2);
     assert_eq!(server.ask::<i64>(&["FCALL", "tollgate_0000000000000000", "0"]), 7);
     assert!(server.ask::<String>(&["INFO", "memory"]).contains("number_of_cached_scripts:0\r"));
-}
-
-#[tokio::test]
-async fn a_server_that_lost_its_functions_gets_them_back_and_takes_once() {
-    let server = RedisServer::start();
-    let store = store(&server).await;
-    for round in 1..=5 {
-        let (): () = server.ask(&["FUNCTION", "FLUSH", "SYNC"]);
-        drop(take(&store, "flushed", 2).await.unwrap());
-        assert_eq!((remaining(&store, "flushed").await, libraries(&server)), (50 - 2 * round, 1));
-    }
 }
 
 #[tokio::test]
@@ -64,5 +44,5 @@ async fn a_server_without_functions_is_told_at_connect_with_its_version() {
     let version = info.lines().find_map(|line| line.strip_prefix("redis_version:")).expect("it has a version");
     let told = format!("{error:#}");
     assert!(told.contains(version) && told.contains("no functions"), "{told}");
-    super::stores::patient_store(&server).await;
+    patient_store(&server).await;
 }

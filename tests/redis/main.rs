@@ -15,14 +15,11 @@ mod commands;
 mod connecting;
 mod contents;
 mod expiry;
-mod fleet;
 mod foreign;
 mod functions;
-mod lazy;
 mod outages;
 #[cfg(unix)]
 mod reconnect;
-mod refusals;
 #[cfg(unix)]
 mod secure;
 #[cfg(feature = "sentinel")]

@@ -7,14 +7,11 @@ use fastrand::Rng;
 use futures::future::join_all;
 use tollgate::store::{Ask, BanCheck, Change, ChangeResult, Check, Mode, RedisStoreBuilder, Store, StoreDecision};
 use tollgate::test_util::ManualClock;
-use tollgate::{Ban, Limiter, MemoryStore, Quota, RedisStore, Rule};
+use tollgate::{Ban, Limiter, MemoryStore, Quota, Rule};
 
-use super::stores::PATIENCE;
-use crate::support::checks::{check, counter};
+use super::stores::{MONTH, adjust, connect, decide};
+use crate::support::checks::check;
 use crate::support::server::RedisServer;
-
-/// Hardly a unit returns during a test.
-const MONTH: Duration = Duration::from_secs(30 * 86_400);
 
 const QUOTAS: [Quota; 5] = [
     Quota::fixed_window(30, MONTH),
@@ -32,7 +29,7 @@ const KEYS: usize = 40;
 const ROUNDS: usize = 60;
 
 fn settings(functions: bool) -> RedisStoreBuilder {
-    let settings = RedisStore::builder().without_deny_cache().timeout(PATIENCE);
+    let settings = super::stores::settings();
     if functions { settings.functions() } else { settings }
 }
 
@@ -80,7 +77,7 @@ fn told(decided: &StoreDecision) -> (bool, Vec<(bool, u64, bool)>, Vec<u64>) {
 /// Asks both stores the same, Redis all at once; they must tell the same, but for time.
 async fn compare(functions: bool, bans: bool, seed: u64) {
     let (server, memory, mut rng) = (RedisServer::start(), MemoryStore::new(), Rng::with_seed(seed));
-    let redis = settings(functions).connect(&server.url()).await.expect("the server was started");
+    let redis = connect(settings(functions), &server).await;
     let (mut admitted, mut banned) = (0, 0);
     for round in 0..ROUNDS {
         let mut requests: Vec<_> = (0..KEYS).map(|number| several(&mut rng, number, bans)).collect();
@@ -92,7 +89,7 @@ async fn compare(functions: bool, bans: bool, seed: u64) {
         let answers = join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await;
         for (checks, answer) in requests.iter().zip(answers) {
             let found = answer.expect("the server is up");
-            let expected = memory.decide(checks, Ask::default()).wait().await.expect("memory is always there");
+            let expected = decide(&memory, checks).await;
             assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {checks:#?}");
             admitted += usize::from(expected.decision.is_allowed());
             banned += usize::from(expected.decision.is_banned());
@@ -100,11 +97,11 @@ async fn compare(functions: bool, bans: bool, seed: u64) {
         for _ in 0..if bans { 8 } else { 0 } {
             let number = rng.usize(..KEYS);
             let change = [Change::Strike(Ban::new(3, MONTH, MONTH)), Change::Reset, Change::Lift][rng.usize(..3)];
-            let counter = counter(&number.to_string(), quota_of(number));
-            let found = redis.adjust(&counter, change).wait().await.expect("the server is up");
-            let expected = memory.adjust(&counter, change).wait().await.expect("memory is there");
-            let told = |applied: &ChangeResult| (applied.units, applied.banned_for.is_some());
-            assert_eq!(told(&found), told(&expected), "{functions} {seed} {round} {change:?}");
+            let (key, quota) = (number.to_string(), quota_of(number));
+            let told = |applied: ChangeResult| (applied.units, applied.banned_for.is_some());
+            let found = told(adjust(&redis, &key, quota, change).await);
+            let expected = told(adjust(&memory, &key, quota, change).await);
+            assert_eq!(found, expected, "{functions} {seed} {round} {change:?}");
         }
     }
     server.assert_every_key_expires();
@@ -131,7 +128,7 @@ async fn as_many_bans_as_there_may_be_are_decided_alike_and_more_are_an_error_wh
     let ban = |number: u64| Ban::new(1 + u32::try_from(number % 3).expect("small"), MONTH, MONTH).of_verified_keys();
     for functions in [false, true] {
         let (memory, prefix) = (MemoryStore::new(), if functions { "f" } else { "s" });
-        let redis = settings(functions).prefix(prefix).connect(&server.url()).await.expect("the server was started");
+        let redis = connect(settings(functions).prefix(prefix), &server).await;
         let checks: Vec<Check> = (0..127)
             .map(|number| {
                 let mode = if number % 2 == 0 { Mode::Shadow } else { Mode::Enforce };
@@ -140,13 +137,12 @@ async fn as_many_bans_as_there_may_be_are_decided_alike_and_more_are_an_error_wh
             })
             .collect();
         for round in 0..8 {
-            let found = redis.decide(&checks, Ask::default()).wait().await.expect("254 are not too many");
-            let expected = memory.decide(&checks, Ask::default()).wait().await.expect("memory");
+            let (found, expected) = (decide(&redis, &checks).await, decide(&memory, &checks).await);
             assert_eq!(told(&found), told(&expected), "{functions} {round}");
         }
         let one = check("one", QUOTAS[0], 1);
         let more = [&checks[..], std::slice::from_ref(&one)].concat();
-        assert!(redis.decide(&more, Ask::default()).wait().await.is_ok(), "255 are not");
+        drop(decide(&redis, &more).await);
         let more = [&checks[..], &[one.ban(BanCheck::new(ban(0)))]].concat();
         assert!(redis.decide(&more, Ask::default()).wait().await.expect_err("256 are").is_invalid());
         let rules = |many: u64| (0..many).map(|number| Rule::new(&format!("p{number}"), QUOTAS[0]).ban(ban(number)));
@@ -155,31 +151,20 @@ async fn as_many_bans_as_there_may_be_are_decided_alike_and_more_are_an_error_wh
     }
 }
 
-/// The keys, each alone in a request, and all in one.
-fn both_ways(keys: [&str; 4], quota: Quota, cost: u64) -> [Vec<Vec<Check>>; 2] {
-    let checks = keys.map(|key| check(key, quota, cost));
-    [checks.chunks(1).map(<[Check]>::to_vec).collect(), vec![checks.to_vec()]]
-}
-
-async fn decide_all(redis: &RedisStore, requests: &[Vec<Check>]) {
-    for answer in join_all(requests.iter().map(|checks| redis.decide(checks, Ask::default()).wait())).await {
-        assert!(answer.expect("the server is up").decision.is_allowed());
-    }
-}
-
 /// By a clock that stands still the unit of before is still owed; by the server's it has returned, and two are taken.
 #[tokio::test]
 async fn a_clock_slower_than_the_servers_shortens_no_life_nor_does_the_time_since_a_state_was_written() {
     let (server, clock) = (RedisServer::start(), ManualClock::new());
-    let slow = settings(false).clock(clock.clone()).connect(&server.url()).await.expect("the server was started");
-    let own = settings(false).prefix("own").connect(&server.url()).await.expect("the server was started");
+    let slow = connect(settings(false).clock(clock), &server).await;
+    let own = connect(settings(false).prefix("own"), &server).await;
     let quota = Quota::token_bucket(1, Duration::from_secs(2)).burst(100);
     for costs in [[1, 1], [1, 2]] {
         for (redis, cost) in [&slow, &own].into_iter().zip(costs) {
-            let [each, _] = both_ways(["a", "b", "c", "d"], quota, cost);
-            let [_, all] = both_ways(["e", "f", "g", "h"], quota, cost);
-            decide_all(redis, &each).await;
-            decide_all(redis, &all).await;
+            let checks = ["a", "b", "c", "d", "e", "f", "g", "h"].map(|key| check(key, quota, cost));
+            // Four are each alone in a request, and four in one.
+            let (each, all) = checks.split_at(4);
+            join_all(each.chunks(1).map(|checks| decide(redis, checks))).await;
+            assert!(decide(redis, all).await.decision.is_allowed());
         }
         if costs == [1, 1] {
             tokio::time::sleep(Duration::from_millis(2_500)).await;

@@ -5,8 +5,6 @@ mod deny_cache;
 mod leases;
 mod memory;
 mod settings;
-#[cfg(feature = "redis")]
-mod slots;
 #[allow(dead_code, reason = "other rooms use more of it")]
 #[path = "../support/mod.rs"]
 mod support;

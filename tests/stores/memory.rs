@@ -4,7 +4,6 @@ mod logged;
 mod made_up;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +24,7 @@ fn store(capacity: usize) -> (MemoryStore, ManualClock) {
     (MemoryStore::builder().capacity(capacity).clock(clock.clone()).build(), clock)
 }
 
-fn decide(store: &MemoryStore, checks: &[Check]) -> Decision {
+fn decide(store: &impl Store, checks: &[Check]) -> Decision {
     let MaybeFuture::Ready(decided) = store.decide(checks, Ask::default()) else { panic!("memory answers at once") };
     decided.expect("memory never fails").decision
 }
@@ -67,16 +66,6 @@ fn a_request_of_more_keys_than_the_store_holds_is_decided_all_the_same() {
 }
 
 #[test]
-fn a_throttled_key_is_not_evicted_while_active_ones_exist() {
-    for capacity in [2, 64, 1_000, 5_000] {
-        let (store, _) = store(capacity);
-        throttle(&store, "throttled");
-        flood(&store, "active", 3 * capacity + 100);
-        assert!(!admits(&store, "throttled", TWO_A_SECOND), "forgotten in a store of {capacity}");
-    }
-}
-
-#[test]
 fn a_key_refused_for_its_cost_or_in_debt_is_not_evicted_while_active_ones_exist() {
     let (store, _) = store(64);
     assert!(admits(&store, "refused", TWO_A_SECOND));
@@ -86,19 +75,6 @@ fn a_key_refused_for_its_cost_or_in_debt_is_not_evicted_while_active_ones_exist(
     flood(&store, "active", 500);
     assert!(!decide(&store, &[check("refused", TWO_A_SECOND, 2)]).is_allowed(), "forgotten");
     assert!(!admits(&store, "in debt", TWO_A_SECOND), "forgotten");
-}
-
-#[test]
-fn a_throttled_key_is_not_evicted_while_idle_ones_exist() {
-    let (store, clock) = store(64);
-    flood(&store, "idle", 60);
-    clock.set(at(MINUTE));
-    for number in 0..64 {
-        throttle(&store, &format!("throttled {number}"));
-    }
-    for number in 0..64 {
-        assert!(!admits(&store, &format!("throttled {number}"), TWO_A_SECOND), "key {number} was forgotten");
-    }
 }
 
 #[test]
@@ -119,6 +95,7 @@ fn looks_refusals_and_empty_refunds_keep_no_key() {
     let refunded = store.adjust(&counter("refund", TWO_A_MINUTE), Change::Refund(1));
     assert!(matches!(&refunded, MaybeFuture::Ready(Ok(applied)) if applied.units == 0), "{refunded:?}");
     assert!(store.is_empty(), "{} keys", store.len());
+    assert!(admits(&store, "one", TWO_A_MINUTE) && !store.is_empty());
 }
 
 #[test]
@@ -134,29 +111,31 @@ fn counters_whose_texts_join_to_the_same_do_not_count_together() {
     }
 }
 
-#[test]
-fn threads_that_take_the_same_keys_in_opposite_order_neither_block_nor_overdraw() {
-    static ADMITTED: AtomicUsize = AtomicUsize::new(0);
-    let (store, _) = store(100_000);
-    let (quota, (done, finished)) = (Quota::per_minute(500), mpsc::channel());
-    for thread in 0..8 {
-        let (store, done) = (store.clone(), done.clone());
-        thread::spawn(move || {
-            let mut checks = ["a", "b", "c", "d"].map(|key| check(key, quota, 1));
+/// Has eight threads take units of the same keys, half of them in the opposite order; returns how many requests were
+/// admitted.
+pub(crate) fn opposed<const KEYS: usize>(store: &impl Store, keys: [&str; KEYS], quota: Quota, times: usize) -> usize {
+    let admitted = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..8 {
+            let (mut checks, admitted) = (keys.map(|key| check(key, quota, 1)), &admitted);
             if thread % 2 == 0 {
                 checks.reverse();
             }
-            for _ in 0..500 {
-                ADMITTED.fetch_add(usize::from(decide(&store, &checks).is_allowed()), Ordering::Relaxed);
-            }
-            done.send(()).expect("the test waits");
-        });
-    }
-    for _ in 0..8 {
-        finished.recv_timeout(Duration::from_secs(30)).expect("every thread ends, and in time");
-    }
-    assert_eq!(ADMITTED.load(Ordering::Relaxed), 500);
-    for key in ["a", "b", "c", "d"] {
+            scope.spawn(move || {
+                for _ in 0..times {
+                    admitted.fetch_add(usize::from(decide(store, &checks).is_allowed()), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    admitted.into_inner()
+}
+
+#[test]
+fn threads_that_take_the_same_keys_in_opposite_order_neither_block_nor_overdraw() {
+    let ((store, _), quota, keys) = (store(100_000), Quota::per_minute(500), ["a", "b", "c", "d"]);
+    assert_eq!(opposed(&store, keys, quota, 500), 500);
+    for key in keys {
         assert_eq!(decide(&store, &[check(key, quota, 0)]).outcomes()[0].remaining(), 0, "{key}");
     }
 }

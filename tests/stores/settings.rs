@@ -57,7 +57,7 @@ where
 }
 
 #[test]
-fn stores_are_built_with_any_size_or_not_at_all() {
+fn stores_are_built_with_any_size_time_and_share_or_not_at_all() {
     assert_each(&SIZES, |size| Ok(MemoryStore::builder().capacity(size).build()), decide);
     assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).capacity(size).try_build(), decide);
     assert_each(&SIZES, |size| LeaseStore::builder(MemoryStore::new()).overdraft(size as u64).try_build(), decide);
@@ -65,10 +65,6 @@ fn stores_are_built_with_any_size_or_not_at_all() {
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).capacity(size).try_build(), decide);
     assert_each(&SIZES, |size| RatioStore::builder(MemoryTally::new()).report(size).try_build(), decide);
     assert_each(&[0, 1, u8::MAX], |shards| RatioStore::builder(MemoryTally::new()).shards(shards).try_build(), decide);
-}
-
-#[test]
-fn stores_are_built_with_any_time_and_share_or_not_at_all() {
     assert_each(&SHARES, |share| LeaseStore::builder(MemoryStore::new()).max_share(share).try_build(), decide);
     assert_each(&TIMES, |cap| DenyCache::builder(MemoryStore::new()).max_ttl(cap).try_build(), decide);
     assert_each(&TIMES, |tick| RatioStore::builder(MemoryTally::new()).tick(tick).try_build(), decide);

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use tollgate::policy::{Calendar, PolicyName};
-use tollgate::store::{Ask, Check, Counter, LeaseStore, Store};
+use tollgate::policy::Calendar;
+use tollgate::store::{Ask, Check, LeaseStore, Store};
 use tollgate::test_util::ManualClock;
 use tollgate::{Decision, Key, Limiter, MemoryStore, Quota, Rule, Source};
+
+use crate::support::checks::check;
 
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -34,23 +36,12 @@ fn leases(clock: &ManualClock) -> LeaseStore {
     LeaseStore::builder(memory(clock)).clock(clock.clone()).build()
 }
 
-fn overdrawn(clock: &ManualClock) -> LeaseStore {
-    LeaseStore::builder(memory(clock)).overdraft(10).clock(clock.clone()).build()
-}
-
-/// The clock, and limiters of one quota on each kind of store that keeps time in this process.
-fn limiters(quota: Quota) -> [(ManualClock, Limiter); 3] {
-    let clocks = [(); 3].map(|()| ManualClock::paused());
-    let rule = || [Rule::new("mail", quota)];
-    let [first, second, third] = &clocks;
-    let limiters = [
-        Limiter::new(memory(first), rule()),
-        Limiter::new(leases(second), rule()),
-        Limiter::new(overdrawn(third), rule()),
-    ];
-    let mut limiters = limiters.into_iter();
-    clocks.map(|clock| (clock, limiters.next().expect("one for each")))
-}
+/// Limiters of one rule on each kind of store that keeps time in this process.
+const LIMITERS: [fn(&ManualClock, Rule) -> Limiter; 3] = [
+    |clock, rule| Limiter::new(memory(clock), [rule]),
+    |clock, rule| Limiter::new(leases(clock), [rule]),
+    |clock, rule| Limiter::new(LeaseStore::builder(memory(clock)).overdraft(10).clock(clock.clone()).build(), [rule]),
+];
 
 async fn take(limiter: &Limiter) -> Decision {
     limiter.check(&Key::new("user", "ada")).await.expect("it decides")
@@ -61,7 +52,9 @@ async fn take(limiter: &Limiter) -> Decision {
 fn assert_after(quota: Quota, wall: Duration, wait: Option<Duration>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(async {
-        for (clock, limiter) in limiters(quota) {
+        for make in LIMITERS {
+            let clock = ManualClock::paused();
+            let limiter = make(&clock, Rule::new("mail", quota));
             assert!(take(&limiter).await.is_allowed());
             assert!(!take(&limiter).await.is_allowed());
             clock.set_wall(wall);
@@ -83,11 +76,7 @@ fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
     let clock = ManualClock::new();
     clock.set(end.saturating_sub(5 * MINUTE));
     let store = MemoryStore::builder().clock(clock.clone()).capacity(capacity).build();
-    let decide = |key: &str, quota| {
-        let counter = Counter::new(PolicyName::try_from("mail").expect("a name"), Key::new("user", key), quota);
-        let decided = store.decide(&[Check::new(counter, 1)], Ask::default()).wait().now_or_never();
-        decided.expect("at once").expect("it decides").decision
-    };
+    let decide = |key: &str, quota| decide(&store, &check(key, quota, 1)).now_or_never().expect("at once");
     while decide("ada", quota).is_allowed() {}
     clock.set_wall(end.saturating_sub(15 * MINUTE));
     clock.advance(6 * MINUTE);
@@ -106,8 +95,7 @@ fn assert_stays_used_up(quota: Quota, end: Duration, capacity: usize) {
 fn a_window_whose_end_is_later_by_a_wall_clock_that_was_set_back_is_not_dropped_before_it() {
     for capacity in [20_000, 1_000_000] {
         assert_stays_used_up(Quota::fixed_window(5, HOUR), ManualClock::EPOCH + HOUR, capacity);
-        let daily = Quota::calendar_window(5, Calendar::daily("UTC").expect("the system has time zones"));
-        assert_stays_used_up(daily, ManualClock::EPOCH + DAY, capacity);
+        assert_stays_used_up(daily(), ManualClock::EPOCH + DAY, capacity);
     }
 }
 
@@ -130,15 +118,10 @@ fn aligned_windows_end_by_the_wall_clock() {
 }
 
 #[test]
-fn a_wall_clock_that_steps_back_counts_no_window_anew() {
-    assert_after(Quota::fixed_window(1, HOUR), later(-22), Some(HOUR + 12 * MINUTE));
-    assert_after(daily(), later(-22), Some(DAY + 12 * MINUTE));
-    assert_after(Quota::sliding_window(1, HOUR), later(-22), Some(HOUR + 12 * MINUTE + MS));
-}
-
-#[test]
-fn what_was_counted_in_a_far_future_counts_no_more() {
-    for quota in [Quota::fixed_window(1, HOUR), Quota::sliding_window(1, HOUR), daily()] {
+fn a_wall_clock_that_steps_back_counts_no_window_anew_and_a_far_future_no_more() {
+    let quotas = [(Quota::fixed_window(1, HOUR), HOUR), (daily(), DAY), (Quota::sliding_window(1, HOUR), HOUR + MS)];
+    for (quota, length) in quotas {
+        assert_after(quota, later(-22), Some(length + 12 * MINUTE));
         assert_after(quota, later(-MONTHS), None);
         assert_after(quota, Duration::ZERO, None);
     }
@@ -153,25 +136,25 @@ fn rates_do_not_see_the_wall_clock() {
     }
 }
 
-/// A check of one unit of many of a busy key.
-fn busy(quota: Quota) -> Check {
-    let policy = PolicyName::try_from("busy").expect("a valid name");
-    Check::new(Counter::new(policy, Key::new("user", "ada"), quota), 1)
-}
-
 async fn decide(store: &impl Store, check: &Check) -> Decision {
     store.decide(std::slice::from_ref(check), Ask::default()).wait().await.expect("it decides").decision
+}
+
+/// A store that holds a lease of a quota, and the check that it is for.
+async fn leased(clock: &ManualClock, quota: Quota) -> (LeaseStore, Check) {
+    let (store, check) = (leases(clock), check("ada", quota, 1));
+    while decide(&store, &check).await.source() != Source::Lease {
+        clock.advance(MS);
+    }
+    assert!(store.counts().held() > 0);
+    (store, check)
 }
 
 #[tokio::test]
 async fn a_lease_of_a_window_ends_with_it_by_the_wall_clock() {
     for (quota, ahead) in [(Quota::fixed_window(1_000, HOUR), HOUR), (Quota::sliding_window(1_000, HOUR), 2 * HOUR)] {
         let clock = ManualClock::new();
-        let (store, check) = (leases(&clock), busy(quota));
-        while decide(&store, &check).await.source() != Source::Lease {
-            clock.advance(Duration::from_millis(1));
-        }
-        assert!(store.counts().held() > 0);
+        let (store, check) = leased(&clock, quota).await;
         clock.set_wall(ManualClock::EPOCH + ahead);
         let look = decide(&store, &check.clone().cost(0)).await;
         assert_eq!(look.outcomes()[0].remaining(), 1_000, "nothing of the last window is held");
@@ -183,15 +166,9 @@ async fn a_lease_of_a_window_ends_with_it_by_the_wall_clock() {
         }
         assert_eq!(admitted, 1_000);
     }
-}
-
-#[tokio::test]
-async fn leases_of_a_wall_clock_that_steps_back_are_over_too() {
     let clock = ManualClock::new();
-    let (store, check) = (leases(&clock), busy(Quota::fixed_window(1_000, HOUR)));
-    while decide(&store, &check).await.source() != Source::Lease {
-        clock.advance(Duration::from_millis(1));
-    }
+    let (store, check) = leased(&clock, Quota::fixed_window(1_000, HOUR)).await;
     clock.set_wall(later(-22));
-    assert_eq!(decide(&store, &check).await.outcomes()[0].reset_after().as_secs(), 72 * 60);
+    let reset = decide(&store, &check).await.outcomes()[0].reset_after();
+    assert_eq!(reset.as_secs(), 72 * 60, "it is over when the clock steps back, too");
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Capabilities, Requirement, Store};
+use tollgate::store::{Capabilities, Receipt, Requirement, Settlement, Settling, Store};
 use tollgate::test_util::FailingStore;
 use tollgate::{Error, MemoryStore};
 
@@ -74,4 +74,26 @@ impl<S: Store> Store for Bounded<S> {
         let capabilities = Capabilities::without_bans(requirements)?;
         Ok(self.1.map_or(capabilities, |budget| capabilities.timeout(budget)))
     }
+}
+
+/// A store whose settlements a closure makes.
+pub(crate) struct SettlesBy<S, F>(S, F);
+
+/// Has a closure settle in place of a store, which it gets.
+pub(crate) fn settles_by<S, F>(inner: S, settle: F) -> SettlesBy<S, F>
+where
+    F: Fn(&S, Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
+{
+    SettlesBy(inner, settle)
+}
+
+impl<S: Store, F> Store for SettlesBy<S, F>
+where
+    F: Fn(&S, Receipt, &[Settlement]) -> Settling + Send + Sync + 'static,
+{
+    fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
+        (self.1)(&self.0, receipt, changes)
+    }
+
+    passes_on!(0: decide, adjust);
 }

@@ -10,11 +10,12 @@ pub(crate) mod log;
 pub(crate) mod nginx;
 #[cfg(feature = "redis")]
 pub(crate) mod proxy;
+#[cfg(feature = "axum")]
+pub(crate) mod requests;
 #[cfg(feature = "redis")]
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
-pub(crate) mod stall;
 pub(crate) mod time;
 #[cfg(feature = "redis")]
 pub(crate) mod vault;

@@ -1,4 +1,4 @@
-//! A way to a server that can be long, lose what is on it, replace it, add to it, or end.
+//! A way to a server that can be long, lose what is on it, replace it, or end.
 
 use std::io;
 use std::net::SocketAddr;
@@ -38,8 +38,6 @@ pub(crate) enum Mode {
     Garbage,
     /// Replies to something else come instead. A connection on which this began stays so.
     Others,
-    /// This comes before the next one.
-    Stray(&'static [u8]),
     /// There are none, as connections end as soon as they are made.
     Closed,
 }
@@ -80,10 +78,6 @@ impl Proxy {
 
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.address)
-    }
-
-    pub(crate) fn port(&self) -> u16 {
-        self.address.port()
     }
 
     /// What happens from now on.
@@ -176,14 +170,12 @@ impl Shared {
     }
 
     async fn replies(&self, mut from: OwnedReadHalf, to: Replies, number: usize) -> io::Result<()> {
-        let (mut changes, mut spoilt) = (self.mode.subscribe(), None);
+        let mut spoilt = None;
         loop {
             let mut bytes = Vec::with_capacity(4_096);
             if from.read_buf(&mut bytes).await? == 0 {
                 return Ok(());
             }
-            let is_new = changes.has_changed().unwrap_or(false);
-            changes.mark_unchanged();
             let mode = spoilt.unwrap_or_else(|| self.mode(number));
             spoilt = Some(mode).filter(|mode| matches!(mode, Mode::Mute | Mode::Garbage | Mode::Others));
             let (now, place) = (Instant::now(), number % 3);
@@ -192,8 +184,7 @@ impl Shared {
                 Mode::Delay(delay) => (now + delay, bytes),
                 Mode::Garbage => (now, GARBAGE[place].to_vec()),
                 Mode::Others => (now, OTHERS[place].to_vec()),
-                Mode::Stray(stray) if is_new => (now, [stray, &bytes].concat()),
-                Mode::Pass | Mode::Closed | Mode::Stray(_) => (now, bytes),
+                Mode::Pass | Mode::Closed => (now, bytes),
                 Mode::Cut => (now, bytes[..bytes.len() / 2].to_vec()),
             };
             let _ = to.send((due, reply));

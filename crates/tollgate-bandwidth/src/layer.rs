@@ -62,7 +62,7 @@ impl BandwidthLayer {
     ///
     /// If a policy cannot count bytes. The message names it.
     pub fn try_responses(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
-        Self::of(limits, Bodies { are_of_requests: false, over })
+        Self::from_limits(limits, Bodies { are_of_requests: false, over })
     }
 
     /// Creates a layer that limits the bodies of requests.
@@ -96,10 +96,10 @@ impl BandwidthLayer {
     ///
     /// If a policy cannot count bytes. The message names it.
     pub fn try_requests(limits: RateLimitLayer, over: OnLimit) -> Result<Self, Error> {
-        Self::of(limits, Bodies { are_of_requests: true, over })
+        Self::from_limits(limits, Bodies { are_of_requests: true, over })
     }
 
-    fn of(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
+    fn from_limits(limits: RateLimitLayer, bodies: Bodies) -> Result<Self, Error> {
         let limits = limits.in_units(UNIT)?;
         let limits = if bodies.over == OnLimit::Abort { limits.deny_if(refuses)? } else { limits };
         Ok(Self { limits: limits.live(), bodies })

@@ -31,7 +31,7 @@ pub(super) struct BanTable {
 pub(super) fn in_file(Fault(place, message): Fault) -> Fault {
     let message = message.replace("of_verified_keys", "verified_key = true");
     let message = message.replace("by a tuple of client_ip() and", "by a list of \"client_ip\" and");
-    Fault(place, message.replace("leave out extending", "leave out extend"))
+    Fault(place, message.replace("remove extending", "remove extend"))
 }
 
 impl BanTable {

@@ -110,7 +110,7 @@ impl Config {
         let path = path.as_ref();
         let name = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|error| {
-            let text = format!("cannot read the config file {name}: give the path of a TOML file");
+            let text = format!("cannot read the config file {name}: use the path of a TOML file");
             Error::invalid(one_line(&text)).with_source(error)
         })?;
         let text = String::from_utf8_lossy(&bytes);
@@ -297,7 +297,7 @@ impl File {
             // Policies that share a name could share their counters.
             if let Some(first) = names.get(table.name.get_ref()) {
                 let (name, (line, _)) = (&table.name, source.position(&first.span()));
-                let message = format!("policy name {:?} is taken on line {line}: give each its own", name.get_ref());
+                let message = format!("policy name {:?} is taken on line {line}: each needs its own", name.get_ref());
                 return Err(Fault::new(name, message));
             }
             names.insert(table.name.get_ref().clone(), table.name);

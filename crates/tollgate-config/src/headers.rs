@@ -22,7 +22,7 @@ impl Critical {
 }
 
 pub(super) fn header_name(what: &str, text: &str) -> Result<HeaderName, String> {
-    let wrong = |_| format!("{what} has {text:?} for a name: give one such as x-api-key");
+    let wrong = |_| format!("{what} has {text:?} for a name: use one such as x-api-key");
     HeaderName::from_bytes(text.as_bytes()).map_err(wrong)
 }
 
@@ -30,14 +30,14 @@ pub(super) fn header_value<'a>(what: &str, text: &'a str) -> Result<&'a str, Str
     if HeaderValue::from_bytes(text.as_bytes()).is_ok() && trimmed(text.as_bytes()) == text.as_bytes() {
         return Ok(text);
     }
-    let advice = "leave out white space around it, and control characters";
+    let advice = "remove white space around it, and control characters";
     Err(format!("{what} has {text:?}, which cannot be the value of a header: {advice}"))
 }
 
 pub(super) fn read_header(what: &str, text: &str) -> Result<HeaderName, String> {
     match text.split_once(':') {
         Some(("header", name)) => header_name(&format!("{what} header:NAME"), name),
-        _ => Err(format!("{what} {text:?} is unknown: give header:NAME")),
+        _ => Err(format!("{what} {text:?} is unknown: use header:NAME")),
     }
 }
 

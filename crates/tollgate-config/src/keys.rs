@@ -13,7 +13,7 @@ use super::values::WordOr;
 
 type DynKey = Arc<dyn KeyExtractor>;
 
-const MOST_JOINED: usize = 8;
+const MAX_JOINED: usize = 8;
 
 const KEYS: &str = "client_ip, peer_ip, route, path, method, host, global, bearer, basic_user, header:NAME, cookie:NAME, \
                     query:NAME, path_param:NAME";
@@ -23,8 +23,8 @@ type Choice = fn(ValueKey) -> ValueKey;
 pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Result<DynKey, Fault> {
     match given.get_ref() {
         WordOr::Word(text) => find(text, server).at(given),
-        WordOr::List(words) if words.is_empty() || words.len() > MOST_JOINED => {
-            let message = format!("a list of {} keys is not allowed: give 1 to {MOST_JOINED}", words.len());
+        WordOr::List(words) if words.is_empty() || words.len() > MAX_JOINED => {
+            let message = format!("a list of {} keys is not allowed: allowed are 1 to {MAX_JOINED}", words.len());
             Err(Fault::new(given, message))
         }
         WordOr::List(words) => {
@@ -46,14 +46,14 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
             _ => break,
         };
         if choice.replace(new).is_some() {
-            return Err(format!("key {text:?} chooses twice: give first or last, and ignore_case, once each"));
+            return Err(format!("key {text:?} chooses twice: use first or last, and ignore_case, once each"));
         }
         key = rest;
     }
     let read = |key| [pick, case].into_iter().flatten().fold(key, |key, choice| choice(key));
     let (word, name) = key.split_once(':').map_or((key, None), |(word, name)| (word, Some(name)));
     if let Some(feature) = missing_feature(word) {
-        return Err(format!("key {word:?} needs the feature {feature}: turn it on, or give another key"));
+        return Err(format!("key {word:?} needs the feature {feature}: turn it on, or use another key"));
     }
     let key: DynKey = match (word, name) {
         #[cfg(feature = "axum")]
@@ -78,9 +78,9 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
         ("header" | "cookie" | "query" | "path_param", name) => {
             let (name, advice) =
                 (name.unwrap_or_default(), "header:x-api-key, cookie:session, query:api_key or path_param:id");
-            return Err(format!("key {word}:NAME has {name:?} for a name: give one such as {advice}"));
+            return Err(format!("key {word}:NAME has {name:?} for a name: use one such as {advice}"));
         }
-        _ => return Err(format!("key {text:?} is unknown: give one of {KEYS}")),
+        _ => return Err(format!("key {text:?} is unknown: allowed are {KEYS}")),
     };
     let is_value = matches!(word, "header" | "cookie" | "query" | "path_param" | "basic_user");
     if is_value || pick.is_none() && case.is_none() {

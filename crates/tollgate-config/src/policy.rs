@@ -141,7 +141,7 @@ impl PolicyTable {
             None if has_slots => Quota::try_concurrency(*limit.get_ref()).at(limit)?,
             None => return Err(Fault::new(&self.name, "this policy has no window: add a line window = \"60s\"")),
             Some((window, _)) if has_slots => {
-                return Err(Fault::new(window, "a concurrency has a slot_ttl, and no window: leave it out"));
+                return Err(Fault::new(window, "a concurrency has a slot_ttl, and no window"));
             }
             Some((window, Window::Length(length))) => {
                 // With the smallest limit only the window can be at fault.
@@ -152,7 +152,7 @@ impl PolicyTable {
                 self.calendar_quota(limit, unit, window)?
             }
             Some((window, Window::Unit(unit))) => {
-                let advice = "is for a fixed_window only: give a duration, such as \"1h\" or \"30d\"";
+                let advice = "is for a fixed_window only: use a duration, such as \"1h\" or \"30d\"";
                 return Err(Fault::new(window, format!("window {unit:?} {advice}")));
             }
         };
@@ -251,9 +251,9 @@ impl PolicyTable {
         for (name, value) in given.get_ref() {
             match (name.get_ref().as_str(), value.get_ref()) {
                 ("by", Units::Header(text)) => header = Some(read_header("tiers by", text).at(value)?),
-                ("by", Units::Fixed(_)) => return Err(Fault::new(value, "tiers by is a number: give header:NAME")),
+                ("by", Units::Fixed(_)) => return Err(Fault::new(value, "tiers by is a number: use header:NAME")),
                 (tier, Units::Header(_)) => {
-                    return Err(Fault::new(value, format!("tier {tier:?} is no limit: give a number without quotes")));
+                    return Err(Fault::new(value, format!("tier {tier:?} is no limit: use a number without quotes")));
                 }
                 (tier, Units::Fixed(limit)) => {
                     let tier_name = header_value("tiers", tier).at(name)?.as_bytes().to_owned();
@@ -349,7 +349,7 @@ impl Client {
     fn list(&self) -> Result<AccessList, Error> {
         match self {
             Self::Text(text) if text.is_empty() => {
-                Err(Error::invalid("an empty entry: give a CIDR or the value of a key"))
+                Err(Error::invalid("an empty entry: use a CIDR or the value of a key"))
             }
             Self::Text(text) => AccessList::parse([text]),
             Self::Value { value, key: None } => Ok(AccessList::default().key(value)),

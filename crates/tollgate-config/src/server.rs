@@ -22,7 +22,7 @@ use super::values::{Given, Period};
 const ALLOW_FOR: Duration = Duration::from_secs(60);
 
 #[cfg(feature = "axum")]
-const MOST_HOPS: u64 = 64;
+const MAX_HOPS: u64 = 64;
 
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -83,7 +83,7 @@ impl ServerTable {
         self.allow_for.needs("allow_for", allows, "a line on_failure = \"allow\"")?;
         if let Some(time) = &self.allow_for.0 {
             server.allow_for = time.get_ref().0;
-            let message = "allow_for of 0 allows nothing: give at least 1ms, or on_failure = \"fallback\"";
+            let message = "allow_for of 0 allows nothing: it must be at least 1ms, or on_failure = \"fallback\"";
             if server.allow_for.is_zero() {
                 return Err(Fault::new(time, message));
             }
@@ -107,11 +107,11 @@ impl ServerTable {
         if let Some(hops) = &self.trusted_hops.0 {
             let number = *hops.get_ref();
             let message =
-                format!("trusted_hops {number} is not allowed: give how many proxies there are, 0 to {MOST_HOPS}");
-            let proxies = usize::try_from(number).ok().filter(|_| number <= MOST_HOPS).ok_or(message).at(hops)?;
+                format!("trusted_hops {number} is not allowed: use how many proxies there are, 0 to {MAX_HOPS}");
+            let proxies = usize::try_from(number).ok().filter(|_| number <= MAX_HOPS).ok_or(message).at(hops)?;
             client = client.trusted_hops(proxies);
             if self.trusted_proxies.get().is_some() {
-                let message = "trusted_hops and trusted_proxies exclude each other: leave one of them out";
+                let message = "trusted_hops and trusted_proxies exclude each other";
                 return Err(Fault::new(hops, message));
             }
         }

@@ -15,7 +15,7 @@
 -- and then for each hot one its units in the last tick (7 each, both kinds); before those of a hot one, its
 -- name (16). Units of a counter that has no room are 2^52 for the first kind.
 
-local MOST_COUNTERS, MOST_HOT, NAME, OFFERED_SIZE = 1024, 32, 16, 34
+local MAX_COUNTERS, MAX_HOT, NAME, OFFERED_SIZE = 1024, 32, 16, 34
 local NEVER = 2 ^ 52
 local call, pack, unpack_at, min = redis.call, struct.pack, struct.unpack, math.min
 local OFFERED = '>I6I6I6'
@@ -55,7 +55,7 @@ end
 
 -- Adds what was offered; returns which counters have no room, by their place.
 local function add_offered(bucket, names, packed)
-  local full = #names > 0 and call('HLEN', bucket.key) > 2 * MOST_COUNTERS
+  local full = #names > 0 and call('HLEN', bucket.key) > 2 * MAX_COUNTERS
   local without_room = {}
   for i, name in ipairs(names) do
     local ordinary, critical = read_offered(packed, i)
@@ -123,7 +123,7 @@ local function ratio(keys, args)
     local _, _, most = read_offered(args[2], i)
     parts[i] = pack('>I7I7', without_room[i] and NEVER or ordinary, critical)
     local is_hot = not is_late and 2 * (ordinary + critical) >= most
-    if is_hot and #hot < MOST_HOT * NAME and not hot:find(name, 1, true) then
+    if is_hot and #hot < MAX_HOT * NAME and not hot:find(name, 1, true) then
       hot = hot .. name
     end
   end

@@ -8,16 +8,16 @@ use tollgate::policy::{Algorithm, PolicyName};
 use tollgate::store::{Requirement, Settles};
 use tollgate::{Error, Quota};
 
-use crate::tally::{MOST_REPORT, MOST_SHARDS, Tally};
+use crate::tally::{MAX_REPORT, MAX_SHARDS, Tally};
 
 const DEFAULT_TICK: Duration = Duration::from_secs(1);
 const TICKS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
 /// Ticks.
 const DEFAULT_LIFE: u32 = 10;
 const LIVES: [u32; 2] = [2, 600];
-const LONGEST_WINDOW: Duration = Duration::from_secs(60);
+const MAX_WINDOW: Duration = Duration::from_secs(60);
 /// Units per tick. With fewer units, the count of a tick is no estimate of the load.
-const LEAST_UNITS: u64 = 10;
+const MIN_UNITS: u64 = 10;
 
 /// Settings of a [`RatioStore`](super::RatioStore).
 ///
@@ -149,7 +149,7 @@ pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     if (TICKS[0]..=TICKS[1]).contains(&tick) && tick.subsec_nanos().is_multiple_of(1_000_000) {
         return Ok(());
     }
-    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 100ms to 60s, in whole milliseconds")))
+    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: allowed are 100ms to 60s, in whole milliseconds")))
 }
 
 pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), Error> {
@@ -162,17 +162,18 @@ pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), E
     } else {
         return Ok(());
     };
-    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: give {least:?} to {most:?}")))
+    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: allowed are {least:?} to {most:?}")))
 }
 
 pub(crate) fn check_report(counters: u64) -> Result<usize, Error> {
-    let checked = usize::try_from(counters).ok().filter(|counters| (1..=MOST_REPORT).contains(counters));
-    checked.ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: give 1 to 512")))
+    let checked = usize::try_from(counters).ok().filter(|counters| (1..=MAX_REPORT).contains(counters));
+    checked
+        .ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: allowed are 1 to 512")))
 }
 
 pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
-    let checked = u8::try_from(shards).ok().filter(|shards| (1..=MOST_SHARDS).contains(shards));
-    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: give 1 to 16")))
+    let checked = u8::try_from(shards).ok().filter(|shards| (1..=MAX_SHARDS).contains(shards));
+    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: allowed are 1 to 16")))
 }
 
 pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {
@@ -182,10 +183,10 @@ pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>
     let text = if *settles == Settles::ByOutcome {
         format!("policy {name:?} settles units by the outcome, and a ratio refunds none: use another store for it")
     } else if *bans {
-        format!("policy {name:?} has a ban, which this store does not have: leave it out, or choose another store")
-    } else if u128::from(quota.limit()) * tick.as_micros() < u128::from(LEAST_UNITS) * quota.window().as_micros() {
+        format!("policy {name:?} has a ban, which this store does not have: choose another store")
+    } else if u128::from(quota.limit()) * tick.as_micros() < u128::from(MIN_UNITS) * quota.window().as_micros() {
         format!(
-            "policy {name:?} admits fewer than {LEAST_UNITS} units in a tick of {tick:?}, too few for a ratio: give a \
+            "policy {name:?} admits fewer than {MIN_UNITS} units in a tick of {tick:?}, too few for a ratio: use a \
              longer tick, or use another store"
         )
     } else {
@@ -198,9 +199,9 @@ pub(super) fn check_quota(policy: &PolicyName, quota: &Quota) -> Result<(), Erro
     let (name, algorithm, window) = (policy.as_str(), quota.algorithm().as_str(), quota.window());
     let text = if !has_ratio(quota.algorithm()) {
         format!("policy {name:?} counts by a {algorithm}, which has no ratio: use a token bucket, or another store")
-    } else if window > LONGEST_WINDOW {
+    } else if window > MAX_WINDOW {
         format!(
-            "policy {name:?} has a window of {window:?}, and ratios are of rates: give at most 60s, or use another store"
+            "policy {name:?} has a window of {window:?}, and ratios are of rates: it must be at most 60s, or use another store"
         )
     } else {
         return Ok(());

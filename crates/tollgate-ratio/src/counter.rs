@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tollgate::Quota;
 use tollgate::store::{Check, Counter};
 
-use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered};
+use crate::tally::{CounterId, MAX_TOTAL, MAX_UNITS, Offered};
 
-const MOST_CALLERS: usize = 64;
+const MAX_CALLERS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct RatioCounter {
@@ -76,7 +76,7 @@ impl RatioCounter {
     }
 
     pub(super) fn hear(&mut self, totals: [u64; 2], until: Instant) {
-        self.totals = totals.map(|units| units.min(MOST_TOTAL - 1));
+        self.totals = totals.map(|units| units.min(MAX_TOTAL - 1));
         self.until = Some(until);
         self.set_keeps();
     }
@@ -153,7 +153,7 @@ impl RatioCounter {
     pub(super) fn roll(&mut self, scale: f64) {
         self.by_share = false;
         for kind in &mut self.kinds {
-            kind.last = whole(float(mem::take(&mut kind.offered)) * scale).min(MOST_UNITS);
+            kind.last = whole(float(mem::take(&mut kind.offered)) * scale).min(MAX_UNITS);
             kind.admitted = 0;
             drop(kind.callers.take_if(|callers| !callers.roll()));
         }
@@ -198,7 +198,7 @@ impl Callers {
     fn offer(&mut self, hash: u64, cost: u64, keep: f64) -> f64 {
         let place = match self.listed.iter().position(|(caller, _)| *caller == hash) {
             Some(place) => place,
-            None if self.listed.len() == MOST_CALLERS => return keep,
+            None if self.listed.len() == MAX_CALLERS => return keep,
             None => {
                 self.listed.push((hash, 0));
                 self.listed.len() - 1

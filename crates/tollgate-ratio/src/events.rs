@@ -105,7 +105,7 @@ impl Drop for Metrics {
     }
 }
 
-const MOST: u64 = 10;
+const MAX_LINES: u64 = 10;
 const PERIOD: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
@@ -117,9 +117,9 @@ pub(crate) struct OutageLines {
 impl OutageLines {
     pub(crate) fn began(&mut self, line: impl FnOnce(Option<u64>)) {
         let (began, count) = self.period.filter(|(began, _)| began.elapsed() < PERIOD).unwrap_or((Instant::now(), 0));
-        let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MOST));
+        let left_out = self.period.filter(|_| count == 0).map_or(0, |(_, count)| count.saturating_sub(MAX_LINES));
         self.period = Some((began, count + 1));
-        self.is_logged = count < MOST;
+        self.is_logged = count < MAX_LINES;
         if self.is_logged {
             line((left_out > 0).then_some(left_out));
         }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tollgate::Error;
 use tollgate::store::Clock;
 
-use crate::tally::{CounterId, MOST_TOTAL, MOST_UNITS, Offered, Report, Tally, Totals, micros};
+use crate::tally::{CounterId, MAX_TOTAL, MAX_UNITS, Offered, Report, Tally, Totals, micros};
 
-const MOST_COUNTERS: usize = 1_024;
+const MAX_COUNTERS: usize = 1_024;
 
-const MOST_HOT: usize = 32;
+const MAX_HOT: usize = 32;
 
 /// A [`Tally`] of the stores of one process, for tests and simulations.
 ///
@@ -109,20 +109,20 @@ fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), total
     if !is_late && (report.live || own().next().is_some()) {
         let into = buckets.entry(target).or_default();
         into.live += u64::from(report.live);
-        let full = into.fields() > 2 * MOST_COUNTERS;
+        let full = into.fields() > 2 * MAX_COUNTERS;
         without_room.extend(own().filter(|(_, offered)| !into.add(offered, full)).map(|(index, _)| index));
     }
     let units = |id: &CounterId| {
         let units = buckets.get(&last).and_then(|bucket| bucket.units.get(id)).copied().unwrap_or_default();
-        units.map(|units| units.min(MOST_TOTAL - 1))
+        units.map(|units| units.min(MAX_TOTAL - 1))
     };
     let of = |number| buckets.get(&number).into_iter().flat_map(|bucket| bucket.hot.iter().copied());
     let mut hot: Vec<CounterId> = of(target).collect();
     for (index, offered) in own() {
         let [ordinary, critical] = units(&offered.id);
         totals.counters[index] = (!without_room.contains(&index)).then_some([ordinary, critical]);
-        let is_hot = !is_late && 2 * (ordinary + critical) >= offered.limit.min(MOST_UNITS);
-        if is_hot && hot.len() < MOST_HOT && !hot.contains(&offered.id) {
+        let is_hot = !is_late && 2 * (ordinary + critical) >= offered.limit.min(MAX_UNITS);
+        if is_hot && hot.len() < MAX_HOT && !hot.contains(&offered.id) {
             hot.push(offered.id);
         }
     }
@@ -136,7 +136,7 @@ fn ratio(buckets: &mut Buckets, tick: u64, (report, shard): (&Report, u8), total
 
 impl Bucket {
     fn add(&mut self, offered: &Offered, full: bool) -> bool {
-        let [ordinary, critical] = [offered.ordinary, offered.critical].map(|units| units.min(MOST_UNITS));
+        let [ordinary, critical] = [offered.ordinary, offered.critical].map(|units| units.min(MAX_UNITS));
         if full && !self.units.contains_key(&offered.id) {
             return false;
         }

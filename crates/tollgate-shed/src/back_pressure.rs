@@ -141,7 +141,7 @@ impl BackPressureLayer {
     /// would lead to it; if a rule costs more than its quota ever holds; or if the store cannot refund units.
     pub fn try_new(limiter: Limiter, key: Key) -> Result<Self, Error> {
         limiter.supports_permits(&key)?;
-        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(LONGEST));
+        let (first, returned, never_ready) = (Semaphore::new(1), Notify::new(), Lines::new(MAX_PAUSE));
         Ok(Self { line: Arc::new(Line { limiter, key, first, returned, never_ready }) })
     }
 }
@@ -263,7 +263,7 @@ const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
 
 /// Longest pause, without its jitter, after which replaced rules and units refunded by other processes end a wait.
 /// `never_ready` is logged as often.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 struct Line {
@@ -288,7 +288,7 @@ impl Line {
             return Ok((permit, decision.delay()));
         }
         let unknown = || self.never_ready("the cost is more than the quota of a tier ever holds");
-        Err(decision.retry_after().unwrap_or_else(unknown).clamp(TIMER_RESOLUTION, LONGEST))
+        Err(decision.retry_after().unwrap_or_else(unknown).clamp(TIMER_RESOLUTION, MAX_PAUSE))
     }
 
     fn never_ready(&self, reason: &str) -> Duration {

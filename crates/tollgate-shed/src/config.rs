@@ -145,7 +145,7 @@ impl File {
         for taken in [text.to_owned(), format!("{text}{OTHERS}")] {
             if let Some(policy) = policies.get(&taken) {
                 let (line, _) = source.position(policy);
-                let message = format!("name {taken:?} is that of the policy on line {line}: give another");
+                let message = format!("name {taken:?} is that of the policy on line {line}: use another");
                 return Err(Fault(place, message));
             }
         }
@@ -177,7 +177,7 @@ impl FleetTable {
 
 fn checked_routes(given: Spanned<Vec<Spanned<String>>>) -> Result<Vec<String>, Fault> {
     if given.get_ref().is_empty() {
-        return Err(Fault::new(&given, "critical_routes is an empty list: give at least one, or leave it out"));
+        return Err(Fault::new(&given, "critical_routes is an empty list: at least one is needed"));
     }
     for route in given.get_ref() {
         // A layer that is built checks the routes of its policies.

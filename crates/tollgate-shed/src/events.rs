@@ -135,16 +135,3 @@ impl Lines {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_period_has_one_line_and_the_next_one_the_count_of_the_others() {
-        let (lines, now) = (Lines::new(Duration::from_secs(10)), Instant::now());
-        let noted = [0, 1, 9, 10, 11, 25].map(|second| lines.note(now + Duration::from_secs(second)));
-        assert_eq!(noted, [Some(0), None, None, Some(2), None, Some(1)]);
-        assert_eq!(lines.note(now), None, "a thread that comes late begins no period");
-    }
-}

@@ -26,7 +26,7 @@ pub(crate) const OTHERS: &str = ".others";
 
 const ANY: u64 = 1_000_000;
 
-const LONGEST: usize = 64 - OTHERS.len();
+const MAX_NAME: usize = 64 - OTHERS.len();
 
 /// Least `Retry-After`, to which up to twice as much is added, because slots are freed at any time.
 const WAIT: Duration = Duration::from_secs(1);
@@ -93,7 +93,7 @@ impl FleetShedLayer {
     /// slots.
     pub fn try_new(store: impl Store, name: &str, quota: Quota, reserve: f64) -> Result<Self, Error> {
         let Some(hold) = quota.longest_hold() else {
-            let message = format!("a fleet shedder counts requests at once, not {quota}: give Quota::concurrency(...)");
+            let message = format!("a fleet shedder counts requests at once, not {quota}: use Quota::concurrency(...)");
             return Err(Error::invalid(message));
         };
         let slots = |limit| Quota::try_concurrency(limit)?.try_slot_ttl(quota.window())?.try_max_hold(hold);
@@ -107,14 +107,14 @@ impl FleetShedLayer {
         let of_others = Policy::try_new(&format!("{name}{OTHERS}"), others)?.when(move |parts| !is_critical(parts));
         let policies = [of_all, of_others].map(|policy| policy.key(key::global()).unadvertised());
         let limits = RateLimitLayer::composite(store).headers(RateLimitHeaders::none()).try_policies(policies)?;
-        Ok(Self::of(limits, shedder))
+        Ok(Self::from_limits(limits, shedder))
     }
 
     /// Sets how the class of requests is determined, instead of by [`Class::from_parts`]. It is called once for each request.
     pub fn classify(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
         let mut shedder = self.shedder.anew();
         shedder.class = Arc::new(class);
-        Self::of(self.limits, shedder)
+        Self::from_limits(self.limits, shedder)
     }
 
     /// Sets how many processes share the slots, instead of 1: without the store, each sheds above its share of them.
@@ -137,7 +137,7 @@ impl FleetShedLayer {
         self.limits.clone().live().breaker_state()
     }
 
-    fn of(limits: RateLimitLayer, shedder: Shedder) -> Self {
+    fn from_limits(limits: RateLimitLayer, shedder: Shedder) -> Self {
         let shedder = Arc::new(shedder);
         let shedding = Arc::clone(&shedder);
         let limits =
@@ -147,16 +147,18 @@ impl FleetShedLayer {
 }
 
 pub(crate) fn fleet_name(name: &str) -> Result<PolicyName, Error> {
-    if name.len() > LONGEST {
+    if name.len() > MAX_NAME {
         let length = name.chars().count();
-        return Err(Error::invalid(format!("shedder name {name:?} has {length} characters: give at most {LONGEST}")));
+        return Err(Error::invalid(format!(
+            "shedder name {name:?} has {length} characters: at most {MAX_NAME} are allowed"
+        )));
     }
     PolicyName::try_from(name)
 }
 
 pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
     if !(reserve > 0.0 && reserve < 1.0) {
-        return Err(Error::invalid(format!("reserve {reserve} is not allowed: give a fraction above 0 and below 1")));
+        return Err(Error::invalid(format!("reserve {reserve} is not allowed: use a fraction above 0 and below 1")));
     }
     // In millionths, because 0.07 of 100 is a little more than 7 in binary.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is between 1 and 999,999")]
@@ -167,7 +169,7 @@ pub(crate) fn not_reserved(quota: Quota, reserve: f64) -> Result<u64, Error> {
         return Ok(others);
     }
     Err(Error::invalid(format!(
-        "reserve {reserve} of {limit} leaves nothing for requests that are not critical: give a larger limit or a \
+        "reserve {reserve} of {limit} leaves nothing for requests that are not critical: use a larger limit or a \
          smaller reserve"
     )))
 }

@@ -17,7 +17,7 @@ use crate::shedder::Class;
 const GAP: Duration = Duration::from_secs(10);
 
 /// Longest time of a ramp: as much good time recovers from any.
-const LONGEST: Duration = Duration::from_secs(86_400);
+const MAX_SAMPLE: Duration = Duration::from_secs(86_400);
 
 const ALL_TESTS: f64 = 0.1;
 const ALL_READS: f64 = 0.55;
@@ -165,7 +165,7 @@ impl Ramp {
             self.all.min(progress.bad_for + passed.min(GAP))
         } else if utilization < self.good {
             let part = self.all.as_secs_f64() / self.recovery.as_secs_f64();
-            progress.bad_for.saturating_sub(passed.min(LONGEST).mul_f64(part))
+            progress.bad_for.saturating_sub(passed.min(MAX_SAMPLE).mul_f64(part))
         } else {
             // Between the thresholds, or unknown.
             progress.bad_for
@@ -180,16 +180,16 @@ impl Ramp {
     fn checked(self) -> Result<Self, Error> {
         let Self { good, bad, first, all, recovery } = self;
         let message = if !(good > 0.0 && good < bad && bad.is_finite()) {
-            format!("thresholds {good} and {bad} are out of order: give good above 0 and below bad")
-        } else if first < Duration::from_secs(1) || first >= all || all > LONGEST {
+            format!("thresholds {good} and {bad} are out of order: use good above 0 and below bad")
+        } else if first < Duration::from_secs(1) || first >= all || all > MAX_SAMPLE {
             format!(
-                "shedding from {first:?} to {all:?} is out of order: give a first time of at least 1s, and a later one \
+                "shedding from {first:?} to {all:?} is out of order: use a first time of at least 1s, and a later one \
                  for all, at most 1 day"
             )
         } else if recovery < all {
             format!("recovery {recovery:?} is faster than shedding, {all:?}: it would flap; give at least that")
-        } else if recovery > LONGEST {
-            format!("recovery {recovery:?} is not allowed: give at most 1 day")
+        } else if recovery > MAX_SAMPLE {
+            format!("recovery {recovery:?} is not allowed: it must be at most 1 day")
         } else {
             return Ok(self);
         };

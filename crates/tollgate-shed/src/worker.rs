@@ -85,7 +85,7 @@ impl WorkerShedLayer {
     ///
     /// If the name is no valid [`PolicyName`].
     pub fn try_new(name: &str, at_once: NonZeroU32) -> Result<Self, Error> {
-        Self::of(name, Gauge::InProgress(at_once))
+        Self::from_gauge(name, Gauge::InProgress(at_once))
     }
 
     /// Creates a shedder driven by a closure that measures the utilization, where 1 is full: the utilization of the
@@ -121,7 +121,7 @@ impl WorkerShedLayer {
     ///
     /// If the name is no valid [`PolicyName`].
     pub fn try_measured(name: &str, utilization: impl Fn() -> f64 + Send + Sync + 'static) -> Result<Self, Error> {
-        Self::of(name, Gauge::Measured(Arc::new(utilization)))
+        Self::from_gauge(name, Gauge::Measured(Arc::new(utilization)))
     }
 
     /// Sets how utilization turns into shedding, instead of [`Ramp::new`].
@@ -155,7 +155,7 @@ impl WorkerShedLayer {
         f64::from_bits(self.state.level.load(Ordering::Relaxed))
     }
 
-    fn of(name: &str, gauge: Gauge) -> Result<Self, Error> {
+    fn from_gauge(name: &str, gauge: Gauge) -> Result<Self, Error> {
         let shedder = Shedder::new(PolicyName::try_from(name)?);
         Ok(Self { state: Arc::new(WorkerInner::new(shedder, gauge)) })
     }

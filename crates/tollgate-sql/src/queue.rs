@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use tollgate::Error;
 use tollgate::store::{Change, ChangeResult, Check, Counter, Evaluation, Receipt, Settlement, StateId, StoreDecision};
 
-pub(crate) const MOST_STATES: usize = 128;
+pub(crate) const MAX_STATES: usize = 128;
 
 /// Most jobs in a transaction, so that none of them waits for many others.
-const MOST_JOBS: usize = 1_024;
+const MAX_JOBS: usize = 1_024;
 
-pub(crate) const MOST_WAITING: usize = 16_384;
+pub(crate) const MAX_WAITING: usize = 16_384;
 
 pub(crate) struct TxQueue {
     waiting: VecDeque<TxJob>,
@@ -38,10 +38,10 @@ impl TxQueue {
     }
 
     pub(crate) fn is_full(&mut self) -> bool {
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MAX_WAITING {
             self.waiting.retain(|job| !job.has_left());
         }
-        self.waiting.len() >= MOST_WAITING
+        self.waiting.len() >= MAX_WAITING
     }
 
     pub(crate) fn push(&mut self, job: TxJob) -> Option<Batch> {
@@ -56,7 +56,7 @@ impl TxQueue {
         }
         let (mut jobs, mut ids, mut held) = (Vec::new(), BTreeSet::new(), HashSet::new());
         for job in mem::take(&mut self.waiting).into_iter().filter(|job| !job.has_left()) {
-            let fits = jobs.len() < MOST_JOBS && ids.len() + job.ids.len() <= MOST_STATES;
+            let fits = jobs.len() < MAX_JOBS && ids.len() + job.ids.len() <= MAX_STATES;
             if fits && !job.ids.iter().any(|id| self.busy.contains(id) || held.contains(id)) {
                 ids.extend(job.ids.iter().cloned());
                 jobs.push(job);
@@ -110,7 +110,7 @@ impl TxResult {
 
 pub(crate) struct TxJob {
     pub(crate) work: Work,
-    /// Distinct, at most [`MOST_STATES`], or the job would wait for ever.
+    /// Distinct, at most [`MAX_STATES`], or the job would wait for ever.
     pub(crate) ids: Vec<StateId>,
     /// Deadline of its caller, or of the retries of a settlement.
     pub(crate) until: Instant,
@@ -149,6 +149,7 @@ impl TxJob {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
     use proptest::prelude::*;
     use tokio::sync::oneshot::Receiver;
     use tollgate::{Key, Quota};
@@ -161,14 +162,11 @@ mod tests {
         Counter::new("p".try_into().expect("a valid name"), Key::new("k", key.to_string()), Quota::per_second(1))
     }
 
-    fn job(keys: &[u8]) -> (TxJob, Waiter) {
+    /// A job over these keys, the later the higher its number.
+    fn job(keys: &[u8], number: u32, start: Instant) -> (TxJob, Waiter) {
         let checks: Vec<Check> = keys.iter().map(|key| Check::new(counter(*key), 1)).collect();
         let (work, (reply, waiter)) = (Work::Decide(checks), oneshot::channel());
-        (TxJob { ids: work.ids(), work, until: Instant::now(), pause: None, reply }, waiter)
-    }
-
-    fn keys((jobs, _): &Batch) -> Vec<String> {
-        jobs.iter().map(|job| job.ids.iter().map(|id| id.as_str()[3..4].to_owned()).collect()).collect()
+        (TxJob { ids: work.ids(), work, until: start + Duration::from_secs(1) * number, pause: None, reply }, waiter)
     }
 
     fn end(queue: &mut TxQueue, (_, ids): &Batch) -> Option<Batch> {
@@ -177,101 +175,43 @@ mod tests {
         queue.next()
     }
 
-    #[test]
-    fn jobs_over_the_states_of_a_transaction_wait_and_go_together() {
-        let mut queue = TxQueue::new(4);
-        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) =
-            [&[1][..], &[1], &[2, 1], &[3], &[2]].into_iter().map(job).unzip();
-        let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
-        assert_eq!(begun.iter().map(keys).collect::<Vec<_>>(), [["1"], ["3"]]);
-        let next = end(&mut queue, &begun[0]).expect("three wait");
-        assert_eq!(keys(&next), ["1", "12", "2"]);
-        assert!(queue.next().is_none());
-    }
-
-    #[test]
-    fn many_that_wait_for_one_state_hold_up_no_other() {
-        let mut queue = TxQueue::new(2);
-        let (jobs, _waiters): (Vec<TxJob>, Vec<Waiter>) = (0..2 * MOST_JOBS).map(|_| job(&[1])).unzip();
-        let begun: Vec<Batch> = jobs.into_iter().filter_map(|job| queue.push(job)).collect();
-        let (other, _waits) = job(&[2]);
-        assert_eq!(keys(&queue.push(other).expect("its state is free")), ["2"]);
-        assert_eq!(end(&mut queue, &begun[0]).expect("they may go").0.len(), MOST_JOBS);
-    }
-
-    #[test]
-    fn who_left_holds_up_nobody() {
-        let mut queue = TxQueue::new(4);
-        let ((first, _waits), (left, leaves), (second, _too)) = (job(&[1]), job(&[1, 2]), job(&[2]));
-        let _first = queue.push(first).expect("it may go");
-        assert!(queue.push(left).is_none());
-        drop(leaves);
-        assert_eq!(keys(&queue.push(second).expect("nobody waits before it")), ["2"]);
-    }
-
-    #[test]
-    fn so_many_wait_and_no_more() {
-        let mut queue = TxQueue::new(1);
-        let (first, _waits) = job(&[1]);
-        let begun = queue.push(first).expect("it may go");
-        let (jobs, waiters): (Vec<TxJob>, Vec<Waiter>) = (0..MOST_WAITING).map(|_| job(&[1])).unzip();
-        assert!(jobs.into_iter().all(|job| queue.push(job).is_none()));
-        assert!(queue.is_full());
-        drop(waiters);
-        assert!(end(&mut queue, &begun).is_none(), "all of them left");
-        assert!(!queue.is_full());
-    }
-
-    #[derive(Clone, Debug)]
-    enum QueueEvent {
-        Push(Vec<u8>),
-        Leave(usize),
-        Release(usize),
-        End(usize),
-    }
-
-    fn any_event() -> impl Strategy<Value = QueueEvent> {
-        prop_oneof![
-            4 => proptest::collection::vec(0_u8..6, 1..4).prop_map(QueueEvent::Push),
-            1 => any::<usize>().prop_map(QueueEvent::Leave),
-            1 => any::<usize>().prop_map(QueueEvent::Release),
-            3 => any::<usize>().prop_map(QueueEvent::End),
-        ]
-    }
-
     proptest! {
         #[test]
-        fn no_state_is_in_two_transactions_and_no_job_is_forgotten(
-            events in proptest::collection::vec(any_event(), 1..60),
+        fn no_state_is_in_two_transactions_and_no_job_is_overtaken_or_forgotten(
+            events in vec((0..9_u8, any::<usize>(), vec(0_u8..6, 1..4)), 1..60),
         ) {
-            let mut queue = TxQueue::new(3);
+            let (mut queue, start) = (TxQueue::new(3), Instant::now());
             let (mut waiters, mut begun, mut done) = (Vec::new(), Vec::<Batch>::new(), 0);
-            for event in events {
+            for (number, (event, place, keys)) in (0..).zip(events) {
                 match event {
-                    QueueEvent::Push(keys) => {
-                        let (job, waiter) = job(&keys);
+                    0..4 => {
+                        let (job, waiter) = job(&keys, number, start);
                         waiters.push(waiter);
                         begun.extend(queue.push(job));
                     }
-                    QueueEvent::Leave(place) if !waiters.is_empty() => drop(waiters.swap_remove(place % waiters.len())),
-                    QueueEvent::Release(place) if !begun.is_empty() => {
+                    4 if !waiters.is_empty() => drop(waiters.swap_remove(place % waiters.len())),
+                    5 if !begun.is_empty() => {
                         let place = place % begun.len();
                         queue.release(&mem::take(&mut begun[place].1));
                         begun.extend(queue.next());
+                        prop_assert!(queue.next().is_none(), "all that may begin have begun together");
                     }
-                    QueueEvent::End(place) if !begun.is_empty() => {
+                    6.. if !begun.is_empty() => {
                         let ended = begun.swap_remove(place % begun.len());
                         begun.extend(end(&mut queue, &ended));
+                        prop_assert!(queue.next().is_none(), "all that may begin have begun together");
                         done += ended.0.len();
                     }
                     _ => {}
                 }
-                let mut busy: Vec<&StateId> = begun.iter().flat_map(|(_, ids)| ids).collect();
-                let all = busy.len();
-                busy.sort_unstable();
-                busy.dedup();
-                prop_assert_eq!(busy.len(), all);
+                let busy: Vec<&StateId> = begun.iter().flat_map(|(_, ids)| ids).collect();
+                prop_assert_eq!(busy.iter().collect::<HashSet<_>>().len(), busy.len());
                 prop_assert!(begun.len() + queue.free <= 3);
+                for job in begun.iter().flat_map(|(jobs, _)| jobs) {
+                    let shares = |other: &&TxJob| other.ids.iter().any(|id| job.ids.contains(id));
+                    let mut waiting = queue.waiting.iter().filter(|other| !other.has_left()).filter(shares);
+                    prop_assert!(waiting.all(|other| other.until > job.until), "it was overtaken");
+                }
             }
             while let Some(ended) = begun.pop() {
                 begun.extend(end(&mut queue, &ended));

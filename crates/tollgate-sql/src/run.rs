@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use tollgate::Error;
 use tollgate::store::{Change, Evaluation, MaybeFuture, Receipt, Settlement, StateId, StoreId};
 
-use crate::queue::{Batch, MOST_STATES, MOST_WAITING, TxJob, TxQueue, TxResult, Work};
+use crate::queue::{Batch, MAX_STATES, MAX_WAITING, TxJob, TxQueue, TxResult, Work};
 use crate::traits::{Committed, StateBackend, StateTx};
 
 const TRIES: u32 = 16;
@@ -32,12 +32,12 @@ const TRIES: u32 = 16;
 /// Longest pause after the second conflict, which doubles with each further conflict. After the first, the transaction
 /// is retried immediately.
 const CONFLICT_PAUSE_US: u64 = 1_000;
-const LONGEST_CONFLICT_PAUSE_US: u64 = 4_000;
+const MAX_CONFLICT_PAUSE_US: u64 = 4_000;
 
 const LATE: Duration = Duration::from_secs(10);
 
 const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 type Results = Vec<Result<TxResult, Error>>;
 
@@ -68,9 +68,9 @@ impl<B: StateBackend> BackendInner<B> {
         if ids.is_empty() {
             return MaybeFuture::Ready(work.perform(&mut Evaluation::new(self.id, Duration::ZERO, [])));
         }
-        if ids.len() > MOST_STATES {
+        if ids.len() > MAX_STATES {
             let text =
-                format!("{} counters and bans at once are too many for a database: at most {MOST_STATES}", ids.len());
+                format!("{} counters and bans at once are too many for a database: at most {MAX_STATES}", ids.len());
             return MaybeFuture::Ready(Err(Error::invalid(text)));
         }
         let over = until.unwrap_or_else(|| Instant::now() + LATE.max(budget));
@@ -102,7 +102,7 @@ impl<B: StateBackend> BackendInner<B> {
         let mut queue = self.queue();
         if queue.is_full() {
             drop(queue);
-            return self.fail(job, &Error::overloaded(format!("{MOST_WAITING} requests wait for the database")));
+            return self.fail(job, &Error::overloaded(format!("{MAX_WAITING} requests wait for the database")));
         }
         let batch = queue.push(job);
         drop(queue);
@@ -117,7 +117,7 @@ impl<B: StateBackend> BackendInner<B> {
             && Instant::now() < job.until
             && let (Some(pause), Ok(runtime)) = (job.pause, Handle::try_current())
         {
-            job.pause = Some(LONGEST_PAUSE.min(2 * pause));
+            job.pause = Some(MAX_PAUSE.min(2 * pause));
             let shared = Arc::clone(self);
             runtime.spawn(async move {
                 sleep(pause).await;
@@ -240,7 +240,7 @@ async fn run<B: StateBackend>(mut transaction: Transaction<B>) {
             break;
         }
         if conflicts > 1 && Handle::try_current().is_ok() {
-            let most = (CONFLICT_PAUSE_US << (conflicts - 2)).min(LONGEST_CONFLICT_PAUSE_US);
+            let most = (CONFLICT_PAUSE_US << (conflicts - 2)).min(MAX_CONFLICT_PAUSE_US);
             sleep(Duration::from_micros(fastrand::u64(..=most))).await;
         }
         match transaction.try_once(until).await {

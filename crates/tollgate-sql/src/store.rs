@@ -10,11 +10,11 @@ use tollgate::store::{
     Store, StoreDecision,
 };
 
-use crate::queue::{MOST_STATES, TxResult, Work};
+use crate::queue::{MAX_STATES, TxResult, Work};
 use crate::run::{BackendInner, lost};
 use crate::traits::StateBackend;
 
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
+const MAX_TTL: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// A store on a database that implements [`StateBackend`]: all algorithms, and one decision over several policies.
 ///
@@ -78,7 +78,7 @@ impl<B: StateBackend> Store for BackendStore<B> {
     }
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
-        let capabilities = Capabilities::with_few_bans(requirements, MOST_STATES)?;
+        let capabilities = Capabilities::with_few_bans(requirements, MAX_STATES)?;
         Ok(capabilities.timeout(self.shared.budget).id(self.shared.id))
     }
 }
@@ -151,12 +151,12 @@ impl<B: StateBackend> BackendStoreBuilder<B> {
     /// If a setting is 0.
     pub fn try_build(self) -> Result<BackendStore<B>, Error> {
         if self.budget.is_zero() {
-            return Err(Error::invalid("a timeout of 0 decides nothing: give a longer one"));
+            return Err(Error::invalid("a timeout of 0 decides nothing: use a longer one"));
         }
         if self.transactions == 0 {
-            return Err(Error::invalid("0 transactions at once decide nothing: give at least 1"));
+            return Err(Error::invalid("0 transactions at once decide nothing: at least 1 is needed"));
         }
-        let shared = BackendInner::new(self.backend, self.budget.min(LONGEST), self.transactions);
+        let shared = BackendInner::new(self.backend, self.budget.min(MAX_TTL), self.transactions);
         Ok(BackendStore { shared: Arc::new(shared) })
     }
 }

@@ -114,7 +114,7 @@ async fn task(store: Arc<dyn Store>, prefix: String, keys: usize, end: Instant) 
         let decided = store.decide(&check, Ask::default()).wait().await?;
         micros.push(u32::try_from(start.elapsed().as_micros()).unwrap_or(u32::MAX));
         if !decided.decision.is_allowed() {
-            return Err(tollgate::Error::invalid("a key of the benchmark is used up: give fewer seconds"));
+            return Err(tollgate::Error::invalid("a key of the benchmark is used up: use fewer seconds"));
         }
     }
     Ok(micros)

@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             "--processes" => processes = value.split(',').map(str::parse).collect::<Result<_, _>>()?,
             "--seed" => seed = value.parse()?,
             "--charts" => folder = Some(value),
-            _ => return Err(format!("{argument} is unknown: give --processes, --seed or --charts").into()),
+            _ => return Err(format!("{argument} is unknown: use --processes, --seed or --charts").into()),
         }
     }
     print!("{}", table::tables(&processes, seed));

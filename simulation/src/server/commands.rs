@@ -7,7 +7,7 @@ use super::node::integer;
 use super::reply::Reply;
 
 /// The most bytes of a value.
-const MOST_BYTES: usize = 512 * 1024 * 1024;
+const MAX_BYTES: usize = 512 * 1024 * 1024;
 
 /// Does what a command says, at a time in µs since the epoch; `None` if it is none of these.
 pub(super) fn run(data: &mut Data, now_us: u64, name: &str, words: &[&[u8]]) -> Option<Reply> {
@@ -82,7 +82,7 @@ fn set_range(data: &mut Data, now_us: u64, words: &[&[u8]]) -> Result<Reply, &'s
     if part.is_empty() {
         return Ok(Reply::count(there.unwrap_or(0)));
     }
-    let end = offset.checked_add(part.len()).filter(|end| *end <= MOST_BYTES);
+    let end = offset.checked_add(part.len()).filter(|end| *end <= MAX_BYTES);
     let end = end.ok_or("ERR string exceeds maximum allowed size (proto-max-bulk-len)")?;
     if there.is_none() {
         data.set(words[1], Value::Bytes(Vec::new()), None);

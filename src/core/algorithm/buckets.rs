@@ -15,13 +15,13 @@
 //! since. The stamp of a leaky bucket is the end of its slots: a refund releases only the last slots in the queue,
 //! because no later request moves up. A charge adds up to a level of twice the capacity.
 //!
-//! A level below [`EXACT`] is a [`State::Level`] whatever the capacity, so a limit may change from one side to the
+//! A level below [`EXACT`] is a [`CounterState::Level`] whatever the capacity, so a limit may change from one side to the
 //! other. In `lua/wide.lua` a larger level is split into units and the parts beyond them. Times are cut to the last one
 //! before [`NEVER`].
 
 use std::ops::{Add, Sub};
 
-use super::state::{Adjusted, Adjustment, EXACT, Found, NEVER, Rule, State, Step, cut};
+use super::state::{Adjusted, Adjustment, CounterState, EXACT, NEVER, QuotaParams, StateStatus, Step, cut};
 
 /// Level in parts; `u64` where it suffices, because its arithmetic is faster.
 trait Level: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Sub<Output = Self> {
@@ -69,19 +69,39 @@ impl Level for u128 {
 
 /// Times are ticks. `in_line` selects the leaky bucket.
 #[inline]
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
+pub(super) fn decide(
+    state: Option<&CounterState>,
+    now: u64,
+    rule: QuotaParams,
+    cost: u64,
+    floor: u64,
+    in_line: bool,
+) -> Step {
     let decide = if rule.is_wide() { decide_in::<u128> } else { decide_in::<u64> };
     decide(state, now, rule, cost, floor, in_line)
 }
 
 /// Refunds only units of a token bucket that were not refilled since the stamp.
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment, in_line: bool) -> Adjusted {
+pub(super) fn adjust(
+    state: Option<&CounterState>,
+    now: u64,
+    rule: QuotaParams,
+    change: Adjustment,
+    in_line: bool,
+) -> Adjusted {
     let adjust = if rule.is_wide() { adjust_in::<u128> } else { adjust_in::<u64> };
     adjust(state, now, rule, change, in_line)
 }
 
-fn decide_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64, in_line: bool) -> Step {
-    let Rule { window, limit, capacity, at_once, .. } = rule;
+fn decide_in<L: Level>(
+    state: Option<&CounterState>,
+    now: u64,
+    rule: QuotaParams,
+    cost: u64,
+    floor: u64,
+    in_line: bool,
+) -> Step {
+    let QuotaParams { window, limit, capacity, at_once, .. } = rule;
     let (time, mut level, found) = read::<L>(state, now, rule);
     let lag = time - now;
     let ticks = |level: L| (lag + ticks(level, limit)).min(NEVER - 1);
@@ -107,8 +127,14 @@ fn decide_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, cost: u64, f
     Step { fits, remaining, wait, reset, delay, stamp, state: Some(write(time, level, window)), found }
 }
 
-fn adjust_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, change: Adjustment, in_line: bool) -> Adjusted {
-    let Rule { window, limit, capacity, .. } = rule;
+fn adjust_in<L: Level>(
+    state: Option<&CounterState>,
+    now: u64,
+    rule: QuotaParams,
+    change: Adjustment,
+    in_line: bool,
+) -> Adjusted {
+    let QuotaParams { window, limit, capacity, .. } = rule;
     let Adjustment { mut refund, charge, stamp } = change;
     let (time, level, _) = read::<L>(state, now, rule);
     let (used, most) = (level.divided_up(window), 2 * capacity);
@@ -131,23 +157,23 @@ fn adjust_in<L: Level>(state: Option<&State>, now: u64, rule: Rule, change: Adju
     Adjusted::new(units, changed != level, write(time, changed, window), reset)
 }
 
-fn read<L: Level>(state: Option<&State>, now: u64, rule: Rule) -> (u64, L, Found) {
-    let (state, found) = State::read(state, now, rule.window);
-    let (time, level) = match *state.unwrap_or(&State::Level { time: now, amount: 0 }) {
-        State::Level { time, amount } => (time, amount.into()),
-        State::Wide { time, units, parts } if rule.is_wide() => (time, L::of(units, rule.window) + parts.into()),
+fn read<L: Level>(state: Option<&CounterState>, now: u64, rule: QuotaParams) -> (u64, L, StateStatus) {
+    let (state, found) = CounterState::read(state, now, rule.window);
+    let (time, level) = match *state.unwrap_or(&CounterState::Level { time: now, amount: 0 }) {
+        CounterState::Level { time, amount } => (time, amount.into()),
+        CounterState::Wide { time, units, parts } if rule.is_wide() => (time, L::of(units, rule.window) + parts.into()),
         // Its limit was larger. The largest level by which times are exact is no less than this rule's deepest debt.
-        State::Wide { time, .. } => (time, (EXACT - 1 - rule.window).into()),
+        CounterState::Wide { time, .. } => (time, (EXACT - 1 - rule.window).into()),
         _ => (now, L::from(0)),
     };
     (time.max(now), level.saturating_less(L::of(now.saturating_sub(time), rule.limit)), found)
 }
 
-fn write<L: Level>(time: u64, level: L, window: u64) -> State {
+fn write<L: Level>(time: u64, level: L, window: u64) -> CounterState {
     let level: u128 = level.into();
     match cut(level) {
-        amount if amount < EXACT => State::Level { time, amount },
-        _ => State::Wide { time, units: level.divided(window), parts: cut(level % u128::from(window)) },
+        amount if amount < EXACT => CounterState::Level { time, amount },
+        _ => CounterState::Wide { time, units: level.divided(window), parts: cut(level % u128::from(window)) },
     }
 }
 

@@ -8,18 +8,18 @@
 //! the cohort. A release names the cohort and lowers its count. A cohort that no longer counts releases nothing. A
 //! renewal moves slots to the current cohort, and takes slots again that the state has lost, even beyond the limit.
 
-use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
+use super::state::{Adjusted, Adjustment, CounterState, NEVER, QuotaParams, StateStatus, Step};
 
 /// Parts of a TTL: one cohort takes slots for one part.
 const PARTS: u64 = 8;
 
-const MOST_HELD: u64 = 1 << 31;
+const MAX_HELD: u64 = 1 << 31;
 
 /// Time of the first slot, and number of slots.
 type Cohort = (u64, u32);
 
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, cost: u64, floor: u64) -> Step {
+    let QuotaParams { window, limit, .. } = rule;
     let (cohorts, found) = read(state, now, window);
     let part = window.div_ceil(PARTS);
     let life = part + window;
@@ -45,13 +45,13 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     } else if let Some(last) = cohorts.iter().rfind(|cohort| cohort.1 > 0) {
         reset = last.0 + life - now;
     }
-    let state = (taken > 0).then(|| State::Slots { cohorts: with(cohorts, stamp, taken) });
+    let state = (taken > 0).then(|| CounterState::Slots { cohorts: with(cohorts, stamp, taken) });
     Step { fits, remaining, wait, reset, delay: 0, stamp, state, found }
 }
 
 /// Releases the newest slots first, then takes slots up to twice the limit. A renewal does both, without that bound.
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, change: Adjustment) -> Adjusted {
+    let QuotaParams { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (cohorts, _) = read(state, now, window);
     let part = window.div_ceil(PARTS);
@@ -68,7 +68,7 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         }
         held += u64::from(*count);
     }
-    let most = if refund > 0 { MOST_HELD } else { 2 * limit };
+    let most = if refund > 0 { MAX_HELD } else { 2 * limit };
     let charged = charge.min(most.saturating_sub(held));
     let units = if charge > 0 && refund == 0 { charged } else { refunded };
     if refunded == 0 && charged == 0 {
@@ -80,12 +80,12 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
         cohorts = with(kept, stamp, charged);
     }
     let reset = cohorts.iter().rfind(|cohort| cohort.1 > 0).map_or(0, |last| (last.0 + life).saturating_sub(now));
-    Adjusted { units, state: Some((State::Slots { cohorts }, reset.max(window))) }
+    Adjusted { units, state: Some((CounterState::Slots { cohorts }, reset.max(window))) }
 }
 
-fn read(state: Option<&State>, now: u64, window: u64) -> (&[Cohort], Found) {
-    match State::read(state, now, window) {
-        (Some(State::Slots { cohorts }), found) => (cohorts, found),
+fn read(state: Option<&CounterState>, now: u64, window: u64) -> (&[Cohort], StateStatus) {
+    match CounterState::read(state, now, window) {
+        (Some(CounterState::Slots { cohorts }), found) => (cohorts, found),
         (_, found) => (&[], found),
     }
 }

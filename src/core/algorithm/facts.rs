@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use super::HEARTBEAT;
-use super::state::{EXACT, State};
+use super::state::{CounterState, EXACT};
 
 /// Nothing outside of this folder compares algorithms.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Facts {
     /// Number of aligned windows in which units count; 0 where windows are not aligned.
     pub(crate) windows: u32,
     pub(crate) refund: Refund,
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: DenialScope,
 }
 
 const FIXED_WINDOW: Facts = Facts {
@@ -52,7 +52,7 @@ const FIXED_WINDOW: Facts = Facts {
     returns_evenly: false,
     windows: 1,
     refund: Refund::Counted,
-    refusal: Refusal::LargerSums,
+    refusal: DenialScope::LargerSums,
 };
 
 /// In the order of the variants of [`Algorithm`](super::Algorithm).
@@ -66,7 +66,7 @@ pub(super) static FACTS: [Facts; 7] = [
         // 32 bits of each unit's time are kept.
         longest_window: Some((1 << 32) - 1),
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -75,7 +75,7 @@ pub(super) static FACTS: [Facts; 7] = [
         letter: 's',
         layout: Layout::Counts,
         windows: 2,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -99,7 +99,7 @@ pub(super) static FACTS: [Facts; 7] = [
         returns_evenly: true,
         windows: 0,
         refund: Refund::LastInLine,
-        refusal: Refusal::LargerFloors,
+        refusal: DenialScope::LargerFloors,
         ..FIXED_WINDOW
     },
     Facts {
@@ -110,7 +110,7 @@ pub(super) static FACTS: [Facts; 7] = [
         shortest_window: Duration::from_secs(2 * HEARTBEAT.as_secs()),
         held: true,
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
     Facts {
@@ -119,7 +119,7 @@ pub(super) static FACTS: [Facts; 7] = [
         letter: 'b',
         layout: Layout::Ban,
         windows: 0,
-        refusal: Refusal::SameSum,
+        refusal: DenialScope::SameSum,
         ..FIXED_WINDOW
     },
 ];
@@ -132,10 +132,10 @@ impl Facts {
 }
 
 /// Bound of levels in units: four times the largest capacity over a long window.
-const MOST_WIDE: u64 = 1 << 42;
+const MAX_WIDE: u64 = 1 << 42;
 
 /// Bound of counts, which have six bytes each.
-const MOST_COUNT: u64 = 1 << 48;
+const MAX_COUNT: u64 = 1 << 48;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Layout {
@@ -158,28 +158,28 @@ pub(crate) enum Layout {
 impl Layout {
     /// Returns `true` if the state has this layout and is possible in this window. Arithmetic on other states is
     /// inexact and may overflow.
-    pub(crate) fn is_of(self, state: &State, window: u64) -> bool {
+    pub(crate) fn is_of(self, state: &CounterState, window: u64) -> bool {
         match state {
-            State::Level { .. } => matches!(self, Self::Count | Self::Falling),
-            State::Wide { units, parts, .. } => {
+            CounterState::Level { .. } => matches!(self, Self::Count | Self::Falling),
+            CounterState::Wide { units, parts, .. } => {
                 let level = u128::from(*units) * u128::from(window) + u128::from(*parts);
-                self == Self::Falling && *parts < window && *units < MOST_WIDE && level >= EXACT.into()
+                self == Self::Falling && *parts < window && *units < MAX_WIDE && level >= EXACT.into()
             }
-            State::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MOST_COUNT,
-            State::Log { time, units } => {
+            CounterState::Window { count, previous, .. } => self == Self::Counts && *count.max(previous) < MAX_COUNT,
+            CounterState::Log { time, units } => {
                 let age = |unit: &u32| time.wrapping_sub(u64::from(*unit)) % (1 << 32);
                 self == Self::Log
                     && units.is_sorted_by(|earlier, later| age(earlier) >= age(later))
                     && units.first().is_none_or(|oldest| age(oldest) <= *time)
             }
-            State::Slots { cohorts } => {
+            CounterState::Slots { cohorts } => {
                 self == Self::Slots
                     && !cohorts.is_empty()
                     && cohorts.is_sorted_by(|(earlier, _), (later, _)| earlier < later)
             }
-            State::Ban { .. } => self == Self::Ban,
+            CounterState::Ban { .. } => self == Self::Ban,
             #[cfg(feature = "redis")]
-            State::LogDigest { .. } => false,
+            CounterState::LogDigest { .. } => false,
         }
     }
 }
@@ -211,7 +211,7 @@ pub(crate) enum Refund {
 
 /// Other checks that are denied together with a check, until units are refunded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum DenialScope {
     /// Checks whose sum of cost and floor is equal or larger, for at least as long. The sums say how much longer.
     LargerSums,
     /// The same checks, but only an equal sum has the same wait, because longer waits depend on when units were taken.

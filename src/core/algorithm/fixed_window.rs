@@ -10,11 +10,11 @@
 //! after the fact adds up to a debt of twice the limit, which ends with the window. The stamp is the time in the state:
 //! a refund that names another window changes nothing.
 
-use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
+use super::state::{Adjusted, Adjustment, CounterState, NEVER, QuotaParams, StateStatus, Step};
 use crate::core::calendar::Window;
 
-/// Times are ticks. `cost` and `floor` are at most [`MOST_UNITS`](super::MOST_UNITS).
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
+/// Times are ticks. `cost` and `floor` are at most [`MAX_UNITS`](super::MAX_UNITS).
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, cost: u64, floor: u64) -> Step {
     let limit = rule.limit;
     let (stamp, end, mut count, found) = current(state, now, rule);
     let fits = cost == 0 || count + cost + floor <= limit;
@@ -30,11 +30,11 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
         wait = NEVER;
     }
     let reset = if count > 0 { end - now } else { 0 };
-    let state = State::Level { time: stamp, amount: count };
+    let state = CounterState::Level { time: stamp, amount: count };
     Step { fits, remaining, wait, reset, delay: 0, stamp, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, change: Adjustment) -> Adjusted {
     let (time, end, count, _) = current(state, now, rule);
     let Adjustment { mut refund, charge, stamp } = change;
     if stamp != NEVER && stamp != time {
@@ -43,10 +43,14 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let kept = count.saturating_sub(refund);
     let changed = (kept + charge).min(kept.max(2 * rule.limit));
     let units = (count - kept).max(changed - kept);
-    Adjusted::new(units, changed != count, State::Level { time, amount: changed }, end - now)
+    Adjusted::new(units, changed != count, CounterState::Level { time, amount: changed }, end - now)
 }
 
-fn current(state: Option<&State>, now: u64, Rule { window, calendar, .. }: Rule) -> (u64, u64, u64, Found) {
+fn current(
+    state: Option<&CounterState>,
+    now: u64,
+    QuotaParams { window, calendar, .. }: QuotaParams,
+) -> (u64, u64, u64, StateStatus) {
     if let Some(window) = calendar {
         let (end, count, found) = current_of_calendar(state, now, window);
         return (end, end, count, found);
@@ -58,10 +62,10 @@ fn current(state: Option<&State>, now: u64, Rule { window, calendar, .. }: Rule)
 /// Start of the window that counts, and its count: the state's window, unless a later one has begun.
 ///
 /// After a clock stepped back, units count in the later window, so none is forgotten.
-fn current_aligned(state: Option<&State>, now: u64, window: u64) -> (u64, u64, Found) {
+fn current_aligned(state: Option<&CounterState>, now: u64, window: u64) -> (u64, u64, StateStatus) {
     let current = now - now % window;
-    match State::read(state, now, window) {
-        (Some(&State::Level { time, amount }), found) if time >= current => (time, amount, found),
+    match CounterState::read(state, now, window) {
+        (Some(&CounterState::Level { time, amount }), found) if time >= current => (time, amount, found),
         (_, found) => (current, 0, found),
     }
 }
@@ -70,11 +74,13 @@ fn current_aligned(state: Option<&State>, now: u64, window: u64) -> (u64, u64, F
 ///
 /// A window that ends more than two lengths after the calendar's is set aside, because it would deny for too long:
 /// windows differ in length, and the next one is at most twice as long.
-fn current_of_calendar(state: Option<&State>, now: u64, window: Window) -> (u64, u64, Found) {
+fn current_of_calendar(state: Option<&CounterState>, now: u64, window: Window) -> (u64, u64, StateStatus) {
     match state {
-        Some(State::Level { time, .. }) if *time > window.end + 2 * window.length() => (window.end, 0, Found::Ahead),
-        Some(State::Level { time, amount }) if *time > now => (*time, *amount, Found::Kept),
-        Some(State::Level { .. }) => (window.end, 0, Found::Kept),
-        _ => (window.end, 0, Found::Fresh),
+        Some(CounterState::Level { time, .. }) if *time > window.end + 2 * window.length() => {
+            (window.end, 0, StateStatus::Ahead)
+        }
+        Some(CounterState::Level { time, amount }) if *time > now => (*time, *amount, StateStatus::Kept),
+        Some(CounterState::Level { .. }) => (window.end, 0, StateStatus::Kept),
+        _ => (window.end, 0, StateStatus::Fresh),
     }
 }

@@ -4,7 +4,7 @@
 //! a mirror in `lua/` with the same variables and the same order of statements. The two buckets share a file. All times
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
-//! From a [`Rule`] (the quota in ticks and units), the stored [`State`], the time, a cost and a floor, each algorithm
+//! From a [`QuotaParams`] (the quota in ticks and units), the stored [`CounterState`], the time, a cost and a floor, each algorithm
 //! computes a [`Step`]: whether the cost fits, the remaining units, the wait, and the next state, which the caller
 //! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact. It results in
 //! [`Adjusted`].
@@ -41,8 +41,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use facts::FACTS;
-pub(crate) use facts::{Capacity, Facts, Layout, Refund, Refusal};
-pub(crate) use state::{Adjusted, Adjustment, EXACT, Found, MOST_UNITS, NEVER, Rule, State, Step, mul_div_ceil};
+pub(crate) use facts::{Capacity, DenialScope, Facts, Layout, Refund};
+pub(crate) use state::{
+    Adjusted, Adjustment, CounterState, EXACT, MAX_UNITS, NEVER, QuotaParams, StateStatus, Step, mul_div_ceil,
+};
 
 use super::Error;
 
@@ -113,7 +115,7 @@ impl FromStr for Algorithm {
         let found = Self::ALL.iter().find(|algorithm| algorithm.as_str() == name);
         found.copied().ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
-            Error::invalid(format!("algorithm {name:?} is unknown: give one of {}", names.join(", ")))
+            Error::invalid(format!("algorithm {name:?} is unknown: allowed are {}", names.join(", ")))
         })
     }
 }
@@ -164,8 +166,15 @@ impl Algorithm {
     }
 
     #[inline]
-    pub(crate) fn decide(self, rule: Rule, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
-        let (cost, floor) = (cost.min(MOST_UNITS), floor.min(MOST_UNITS));
+    pub(crate) fn decide(
+        self,
+        rule: QuotaParams,
+        state: Option<&CounterState>,
+        now: u64,
+        cost: u64,
+        floor: u64,
+    ) -> Step {
+        let (cost, floor) = (cost.min(MAX_UNITS), floor.min(MAX_UNITS));
         match self {
             Self::FixedWindow => fixed_window::decide(state, now, rule, cost, floor),
             Self::SlidingLog => sliding_log::decide(state, now, rule, cost, floor),
@@ -178,7 +187,13 @@ impl Algorithm {
     }
 
     #[inline]
-    pub(crate) fn adjust(self, rule: Rule, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+    pub(crate) fn adjust(
+        self,
+        rule: QuotaParams,
+        state: Option<&CounterState>,
+        now: u64,
+        change: Adjustment,
+    ) -> Adjusted {
         match self {
             Self::FixedWindow => fixed_window::adjust(state, now, rule, change),
             Self::SlidingLog => sliding_log::adjust(state, now, rule, change),

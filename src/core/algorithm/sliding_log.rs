@@ -9,10 +9,10 @@
 //!
 //! Redis replies with a digest of the log instead, which has all that a decision reports, but is no state to keep.
 
-use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step};
+use super::state::{Adjusted, Adjustment, CounterState, NEVER, QuotaParams, StateStatus, Step};
 
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, cost: u64, floor: u64) -> Step {
+    let QuotaParams { window, limit, .. } = rule;
     let (log, found) = Log::read(state, now, window);
     let time = log.last.max(now);
     let expired = log.aged(time, window);
@@ -40,8 +40,8 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     Step { fits, remaining, wait, reset, delay: 0, stamp: time, state, found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, change: Adjustment) -> Adjusted {
+    let QuotaParams { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (log, _) = Log::read(state, now, window);
     let time = log.last.max(now);
@@ -77,12 +77,14 @@ enum Units<'a> {
 }
 
 impl<'a> Log<'a> {
-    fn read(state: Option<&'a State>, now: u64, window: u64) -> (Self, Found) {
-        let (state, found) = State::read(state, now, window);
+    fn read(state: Option<&'a CounterState>, now: u64, window: u64) -> (Self, StateStatus) {
+        let (state, found) = CounterState::read(state, now, window);
         let log = match state {
-            Some(State::Log { time, units }) => Log { last: *time, units: Units::All(units), size: units.len() as u64 },
+            Some(CounterState::Log { time, units }) => {
+                Log { last: *time, units: Units::All(units), size: units.len() as u64 }
+            }
             #[cfg(feature = "redis")]
-            Some(&State::LogDigest { time: last, live: size, newest, leaving }) => {
+            Some(&CounterState::LogDigest { time: last, live: size, newest, leaving }) => {
                 Log { last, units: Units::Digest { newest, leaving }, size }
             }
             _ => Log { last: now, units: Units::All(&[]), size: 0 },
@@ -135,19 +137,19 @@ impl<'a> Log<'a> {
         }
     }
 
-    fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> Option<State> {
+    fn write(&self, time: u64, from: u64, to: u64, taken: u64) -> Option<CounterState> {
         let kept = self.all()?[index(from) - 1..index(to)].iter().copied();
         let added = std::iter::repeat_n(low_bits(time), index(taken));
-        Some(State::Log { time, units: kept.chain(added).collect() })
+        Some(CounterState::Log { time, units: kept.chain(added).collect() })
     }
 
     /// Removes the units up to `expired` and those after `from` up to `to`, and adds `charged` at `time`.
-    fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> Option<State> {
+    fn without(&self, time: u64, expired: u64, from: u64, to: u64, charged: u64) -> Option<CounterState> {
         let all = self.all()?;
         let before = all[index(expired)..index(from)].iter();
         let after = all[index(to)..].iter();
         let added = std::iter::repeat_n(low_bits(time), index(charged));
-        Some(State::Log { time, units: before.chain(after).copied().chain(added).collect() })
+        Some(CounterState::Log { time, units: before.chain(after).copied().chain(added).collect() })
     }
 }
 

@@ -9,11 +9,11 @@
 //! form. The stamp is the start of the aligned window in which units were taken. They can be refunded in that window
 //! and in the next one.
 
-use super::state::{Adjusted, Adjustment, Found, NEVER, Rule, State, Step, mul_div, mul_div_ceil};
+use super::state::{Adjusted, Adjustment, CounterState, NEVER, QuotaParams, StateStatus, Step, mul_div, mul_div_ceil};
 
 /// Times are ticks.
-pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, floor: u64) -> Step {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, cost: u64, floor: u64) -> Step {
+    let QuotaParams { window, limit, .. } = rule;
     let (time, mut count, previous, found) = current(state, now, window);
     let elapsed = time % window;
     let start = time - elapsed;
@@ -37,12 +37,12 @@ pub(super) fn decide(state: Option<&State>, now: u64, rule: Rule, cost: u64, flo
     } else if previous > 0 {
         reset = start + window - now;
     }
-    let state = State::Window { time, count, previous };
+    let state = CounterState::Window { time, count, previous };
     Step { fits, remaining, wait, reset, delay: 0, stamp: start, state: Some(state), found }
 }
 
-pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjustment) -> Adjusted {
-    let Rule { window, limit, .. } = rule;
+pub(super) fn adjust(state: Option<&CounterState>, now: u64, rule: QuotaParams, change: Adjustment) -> Adjusted {
+    let QuotaParams { window, limit, .. } = rule;
     let Adjustment { refund, charge, stamp } = change;
     let (time, count, previous, _) = current(state, now, window);
     let elapsed = time % window;
@@ -60,13 +60,13 @@ pub(super) fn adjust(state: Option<&State>, now: u64, rule: Rule, change: Adjust
     let added = charge.min((2 * limit).saturating_sub(weight + kept));
     let changed = kept + added;
     let reset = start + 2 * window - now;
-    let state = State::Window { time, count: changed, previous: previous - earlier };
+    let state = CounterState::Window { time, count: changed, previous: previous - earlier };
     Adjusted::new(refunded + earlier + added, changed != count || earlier > 0, state, reset)
 }
 
-fn current(state: Option<&State>, now: u64, window: u64) -> (u64, u64, u64, Found) {
-    let (kept, found) = State::read(state, now, window);
-    let Some(&State::Window { time: last, count, previous }) = kept else { return (now, 0, 0, found) };
+fn current(state: Option<&CounterState>, now: u64, window: u64) -> (u64, u64, u64, StateStatus) {
+    let (kept, found) = CounterState::read(state, now, window);
+    let Some(&CounterState::Window { time: last, count, previous }) = kept else { return (now, 0, 0, found) };
     let time = last.max(now);
     let windows = time / window - last / window;
     if windows == 0 {

@@ -1,9 +1,9 @@
 //! Rules, states, steps and adjustments, which the algorithms read and return.
 //!
-//! A [`Rule`] is made from a quota that was checked when it was built, so the algorithms need no checks for overflow.
-//! Costs and changes are set by requests and are cut to [`MOST_UNITS`].
+//! A [`QuotaParams`] is made from a quota that was checked when it was built, so the algorithms need no checks for overflow.
+//! Costs and changes are set by requests and are cut to [`MAX_UNITS`].
 //!
-//! Stores keep a [`State`] without reading it, and pass it with the next check. A state more than a window ahead of the
+//! Stores keep a [`CounterState`] without reading it, and pass it with the next check. A state more than a window ahead of the
 //! clock is set aside, because it would deny for longer than any state may matter. Up to a window ahead, time stands
 //! still until the clock has caught up, so a clock that steps back neither refills nor rewinds.
 
@@ -16,7 +16,7 @@ pub(crate) const EXACT: u64 = 1 << 52;
 
 /// State of one counter. Times are ticks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum CounterState {
     /// Start of a window and its count, or the last time seen and a level: fixed windows, token buckets, leaky buckets.
     Level { time: u64, amount: u64 },
     /// Last time seen, and a level of `EXACT` parts or more, split into units and parts: large buckets.
@@ -36,7 +36,7 @@ pub(crate) enum State {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum StateStatus {
     Kept,
     Fresh,
     Ahead,
@@ -47,34 +47,34 @@ pub(crate) enum Found {
     Outside,
 }
 
-impl State {
+impl CounterState {
     pub(crate) fn slots(cohorts: Box<[(u64, u32)]>) -> Option<Self> {
         let are_in_order = cohorts.windows(2).all(|two| two[0].0 < two[1].0);
-        (are_in_order && !cohorts.is_empty()).then_some(State::Slots { cohorts })
+        (are_in_order && !cohorts.is_empty()).then_some(CounterState::Slots { cohorts })
     }
 
     fn time(&self) -> u64 {
         match self {
-            State::Level { time, .. } | State::Wide { time, .. } => *time,
-            State::Window { time, .. } | State::Log { time, .. } => *time,
-            State::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
-            State::Ban { start, .. } => *start,
+            CounterState::Level { time, .. } | CounterState::Wide { time, .. } => *time,
+            CounterState::Window { time, .. } | CounterState::Log { time, .. } => *time,
+            CounterState::Slots { cohorts } => cohorts.last().map_or(0, |newest| newest.0),
+            CounterState::Ban { start, .. } => *start,
             #[cfg(feature = "redis")]
-            State::LogDigest { time, .. } => *time,
+            CounterState::LogDigest { time, .. } => *time,
         }
     }
 
-    pub(super) fn read(state: Option<&State>, now: u64, window: u64) -> (Option<&State>, Found) {
+    pub(super) fn read(state: Option<&CounterState>, now: u64, window: u64) -> (Option<&CounterState>, StateStatus) {
         match state {
-            None => (None, Found::Fresh),
-            Some(state) if state.time() > now + window => (None, Found::Ahead),
-            Some(state) => (Some(state), Found::Kept),
+            None => (None, StateStatus::Fresh),
+            Some(state) if state.time() > now + window => (None, StateStatus::Ahead),
+            Some(state) => (Some(state), StateStatus::Kept),
         }
     }
 }
 
 /// No quota holds more units, so a larger cost decides nothing differently.
-pub(crate) const MOST_UNITS: u64 = EXACT / 8;
+pub(crate) const MAX_UNITS: u64 = EXACT / 8;
 
 /// `a * b / c`, rounded down, with a product of 128 bits.
 pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
@@ -101,7 +101,7 @@ pub(super) fn cut(number: u128) -> u64 {
 /// `window` and `limit` are at least 1, and `limit` and `capacity` are within
 /// [`most_units`](super::Algorithm::most_units) for the window, or for the algorithm's longer form.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rule {
+pub(crate) struct QuotaParams {
     pub(crate) window: u64,
     pub(crate) limit: u64,
     pub(crate) capacity: u64,
@@ -110,7 +110,7 @@ pub(crate) struct Rule {
     pub(crate) at_once: u64,
 }
 
-impl Rule {
+impl QuotaParams {
     /// Returns `true` if the level of a bucket may reach [`EXACT`]: it is up to twice the capacity times the window.
     #[inline]
     pub(crate) const fn is_wide(&self) -> bool {
@@ -121,7 +121,7 @@ impl Rule {
 /// Refund or charge after the fact.
 ///
 /// One of `refund` and `charge` is 0, except in a renewal of slots, where they are equal. Both are at most
-/// [`MOST_UNITS`].
+/// [`MAX_UNITS`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjustment {
     pub(crate) refund: u64,
@@ -133,9 +133,9 @@ pub(crate) struct Adjustment {
 impl Adjustment {
     pub(crate) fn new(wanted: Change, stamp: u64) -> Self {
         let (refund, charge) = match wanted {
-            Change::Refund(units) => (units.min(MOST_UNITS), 0),
-            Change::Charge(units) => (0, units.min(MOST_UNITS)),
-            Change::Renew(units) => (units.min(MOST_UNITS), units.min(MOST_UNITS)),
+            Change::Refund(units) => (units.min(MAX_UNITS), 0),
+            Change::Charge(units) => (0, units.min(MAX_UNITS)),
+            Change::Renew(units) => (units.min(MAX_UNITS), units.min(MAX_UNITS)),
             // They change no units of the counter.
             Change::Strike(_) | Change::Lift | Change::Reset => (0, 0),
         };
@@ -147,11 +147,11 @@ impl Adjustment {
 pub(crate) struct Adjusted {
     pub(crate) units: u64,
     /// New state and the time until it resets; `None` if there is nothing to write.
-    pub(crate) state: Option<(State, u64)>,
+    pub(crate) state: Option<(CounterState, u64)>,
 }
 
 impl Adjusted {
-    pub(super) fn new(units: u64, changed: bool, state: State, reset: u64) -> Self {
+    pub(super) fn new(units: u64, changed: bool, state: CounterState, reset: u64) -> Self {
         Self { units, state: changed.then_some((state, reset)) }
     }
 }
@@ -174,6 +174,6 @@ pub(crate) struct Step {
     pub(crate) delay: u64,
     /// Time that the state assigns to the units, which a refund must name.
     pub(crate) stamp: u64,
-    pub(crate) state: Option<State>,
-    pub(crate) found: Found,
+    pub(crate) state: Option<CounterState>,
+    pub(crate) found: StateStatus,
 }

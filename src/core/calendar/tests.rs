@@ -46,64 +46,43 @@ fn windows_are_those_of_a_second_source() {
 }
 
 #[test]
-fn a_day_whose_midnight_is_repeated_begins_with_the_first() {
-    // Clocks went back from 00:01 on October 29 to 23:01 on the 28th.
-    let day = calendar("day", 0, "America/St_Johns");
-    assert_eq!(seconds(day, 1_162_089_000), (1_162_089_000, 1_162_089_000 + 25 * 3_600));
-    assert_eq!(seconds(day, 1_162_089_000 + 1_800), (1_162_089_000, 1_162_089_000 + 25 * 3_600));
+fn a_day_whose_midnight_is_repeated_or_skipped_is_one_and_a_skipped_day_is_none() {
+    for (name, zone, now, start, hours) in [
+        // From 00:01 on October 29 to 23:01 on the 28th.
+        ("clocks went back over midnight", "America/St_Johns", 1_162_089_000, 1_162_089_000, 25),
+        ("and again it was midnight", "America/St_Johns", 1_162_089_000 + 1_800, 1_162_089_000, 25),
+        ("clocks went forward at midnight", "America/Sao_Paulo", 1_541_300_400, 1_541_300_400, 23),
+        ("before that", "America/Sao_Paulo", 1_541_300_399, 1_541_300_400 - DAY, 24),
+        ("before December 30, which there was not", "Pacific/Apia", 1_325_239_199, 1_325_239_200 - DAY, 24),
+        ("after it", "Pacific/Apia", 1_325_239_200, 1_325_239_200, 24),
+    ] {
+        assert_eq!(seconds(calendar("day", 0, zone), now), (start, start + hours * 3_600), "{name}");
+    }
 }
 
 #[test]
-fn a_day_whose_midnight_is_skipped_begins_after_it_and_a_skipped_day_is_none() {
-    let day = calendar("day", 0, "America/Sao_Paulo");
-    assert_eq!(seconds(day, 1_541_300_400), (1_541_300_400, 1_541_300_400 + 23 * 3_600));
-    assert_eq!(seconds(day, 1_541_300_399).1, 1_541_300_400);
-    // There was no December 30.
-    let day = calendar("day", 0, "Pacific/Apia");
-    assert_eq!(seconds(day, 1_325_239_199), (1_325_239_200 - DAY, 1_325_239_200));
-    assert_eq!(seconds(day, 1_325_239_200), (1_325_239_200, 1_325_239_200 + DAY));
-}
-
-#[test]
-fn the_first_window_of_all_begins_with_the_epoch() {
+fn the_first_window_begins_with_the_epoch_and_beyond_the_calendar_they_are_as_long_as_usual() {
     let month = calendar("month", 1, "Europe/Berlin");
     assert_eq!(seconds(month, 0), (0, 31 * DAY - 3_600));
     assert_eq!(month.around(5).0[..2], [0, 0]);
-    assert_eq!(seconds(calendar("week", 1, "UTC"), 0), (0, 4 * DAY));
-}
-
-#[test]
-fn beyond_the_years_of_the_calendar_windows_are_those_of_a_clock_without_one() {
-    let end = calendar("month", 31, "Europe/Berlin").window_at(u64::MAX / 4);
+    let end = month.window_at(u64::MAX / 4);
     assert!(end.start < u64::MAX / 4 && end.length() == 31 * DAY * 1_000);
     assert_eq!(calendar("hour", 0, "UTC").window_at(u64::MAX).end, u64::MAX);
 }
 
 #[test]
 fn equal_calendars_are_one_whoever_makes_them() {
-    let of_30 = || calendar("month", 30, "europe/berlin");
-    let made: Vec<_> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..16).map(|_| scope.spawn(of_30)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("it is made")).collect()
-    });
+    let of_30 = || calendar("month", 30, "europe/BERLIN");
+    let made: Vec<_> = (0..16).map(|_| thread::spawn(of_30)).collect();
     let first = calendar("month", 30, "Europe/Berlin");
-    assert!(made.iter().all(|other| *other == first && std::ptr::eq(other.0, first.0)));
+    for other in made {
+        let other = other.join().expect("it is made");
+        assert!(other == first && std::ptr::eq(other.0, first.0));
+    }
     for other in [calendar("month", 29, "Europe/Berlin"), calendar("month", 30, "Europe/Paris"), of_30().anchor(1)] {
         assert_ne!(other, first);
     }
-    assert_eq!(of_30().anchor(1), calendar("month", 0, "Europe/Berlin"));
-}
-
-#[test]
-fn a_calendar_says_what_it_is() {
-    let named = |unit, anchor, zone| {
-        let calendar = calendar(unit, anchor, zone);
-        (calendar.name(), calendar.to_string(), calendar.zone().to_owned())
-    };
-    let month = named("month", 31, "europe/BERLIN");
-    assert_eq!(month, ("month31@Europe/Berlin", "month from day 31 in Europe/Berlin".into(), "Europe/Berlin".into()));
-    assert_eq!(named("day", 0, "utc"), ("day@UTC", "day in UTC".into(), "UTC".into()));
-    assert_eq!(named("week", 0, "UTC").0, "week1@UTC");
+    assert_eq!((first.name(), &*first.to_string()), ("month30@Europe/Berlin", "month from day 30 in Europe/Berlin"));
 }
 
 #[test]
@@ -116,10 +95,10 @@ fn zones_and_anchors_that_do_not_exist_are_errors() {
         assert!(error.to_string().starts_with(&format!("time zone {zone:?} is not known to this system: ")), "{error}");
     }
     let wrong = |unit, day| calendar(unit, 0, "UTC").try_anchor(day).expect_err("no such day").to_string();
-    assert_eq!(wrong("month", 0), "anchor 0 is no day of a month: give 1 to 31");
-    assert_eq!(wrong("month", 32), "anchor 32 is no day of a month: give 1 to 31");
-    assert_eq!(wrong("week", 8), "anchor 8 is no day of a week: give 1 for Monday to 7 for Sunday");
-    assert_eq!(wrong("day", 1), "anchor 1 is for weeks and months, and the window is one day: leave it out");
+    assert_eq!(wrong("month", 0), "anchor 0 is no day of a month: allowed are 1 to 31");
+    assert_eq!(wrong("month", 32), "anchor 32 is no day of a month: allowed are 1 to 31");
+    assert_eq!(wrong("week", 8), "anchor 8 is no day of a week: allowed are 1 for Monday to 7 for Sunday");
+    assert_eq!(wrong("day", 1), "anchor 1 is for weeks and months, and the window is one day");
 }
 
 const ZONES: [&str; 8] = [

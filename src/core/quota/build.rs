@@ -267,7 +267,7 @@ impl Quota {
 
 /// Constructors for values from a file or a user.
 impl Quota {
-    pub(crate) const fn of_ban(ban: &Ban) -> Self {
+    pub(crate) const fn from_ban(ban: &Ban) -> Self {
         let [window, limit, capacity] = ban.packed();
         Self { algorithm: Algorithm::Ban, limit, window, tick: Tick::Milli, capacity, extra: 0, calendar: None }
     }

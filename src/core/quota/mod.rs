@@ -5,7 +5,9 @@ mod message;
 use std::fmt;
 use std::time::Duration;
 
-use crate::core::algorithm::{Adjusted, Adjustment, Algorithm, Facts, Layout, Refusal, Rule, State, Step};
+use crate::core::algorithm::{
+    Adjusted, Adjustment, Algorithm, CounterState, DenialScope, Facts, Layout, QuotaParams, Step,
+};
 use crate::core::calendar::Calendar;
 
 /// A limit for each key: an algorithm, a number of units, and the window in which they may be taken.
@@ -190,25 +192,25 @@ impl Tick {
 impl Quota {
     /// `now` is in ticks of the quota.
     #[inline]
-    pub(crate) fn decide(&self, state: Option<&State>, now: u64, cost: u64, floor: u64) -> Step {
+    pub(crate) fn decide(&self, state: Option<&CounterState>, now: u64, cost: u64, floor: u64) -> Step {
         self.algorithm.decide(self.rule(now), state, now, cost, floor)
     }
 
     #[inline]
-    pub(crate) fn adjust(&self, state: Option<&State>, now: u64, change: Adjustment) -> Adjusted {
+    pub(crate) fn adjust(&self, state: Option<&CounterState>, now: u64, change: Adjustment) -> Adjusted {
         self.algorithm.adjust(self.rule(now), state, now, change)
     }
 
-    pub(crate) fn can_read(&self, state: &State) -> bool {
+    pub(crate) fn can_read(&self, state: &CounterState) -> bool {
         self.facts().layout.is_of(state, self.window)
     }
 
     #[inline]
-    fn rule(&self, now: u64) -> Rule {
+    fn rule(&self, now: u64) -> QuotaParams {
         // Ticks of a calendar are milliseconds.
         let calendar = self.calendar.map(|calendar| calendar.window_at(now));
         let Self { window, limit, capacity, .. } = *self;
-        Rule { window, limit, capacity, calendar, at_once: self.starting_at_once() }
+        QuotaParams { window, limit, capacity, calendar, at_once: self.starting_at_once() }
     }
 
     #[cfg(feature = "redis")]
@@ -228,7 +230,7 @@ impl Quota {
 
     /// Returns `true` if the floor alone decides, because a request starts at the first free slot.
     pub(crate) fn decides_by_floor(&self, cost: u64, floor: u64) -> bool {
-        self.facts().refusal == Refusal::LargerFloors && cost.saturating_add(floor) <= self.capacity
+        self.facts().refusal == DenialScope::LargerFloors && cost.saturating_add(floor) <= self.capacity
     }
 
     /// Ticks of the window in which a step was decided; for a calendar, of this very window.

@@ -1,19 +1,19 @@
-//! All debts of one request, each to one counter.
+//! Debts of one request, each to one counter.
 //!
-//! Only what can change becomes a debt: policies with a fixed cost that count every response have none, so most
+//! Only what can change becomes a debt. Policies with a fixed cost that count every response have none, so most
 //! requests have nothing to settle.
 //!
-//! A debt has the units that are owed and those that the store has taken; a settlement sends the difference. Charged units
-//! are *doubted* until the store replies, as it may cut a charge. If it never does they stay doubted: neither charged
-//! again nor refunded, so that an error never admits a client to more.
+//! A debt has the units that are owed and the units that the store has taken. A settlement sends the difference.
+//! Charged units are *doubted* until the store replies, because it may cut a charge. If it never replies they stay
+//! doubted: neither charged again nor refunded, so that an error never allows a client more.
 //!
-//! What the store has taken is kept in parts. A refund has to name when the units were taken: a window may have ended
-//! since, a bucket refilled. So each part keeps the stamp that the store returned with it, and refunds go from the last
-//! part to the first.
+//! The units that the store has taken are kept in parts, because a refund has to name when they were taken: a window
+//! may have ended since, or a bucket refilled. So each part keeps the stamp that the store returned with it, and
+//! refunds go from the last part to the first.
 //!
-//! Strikes are no debts: a failure that a ban counts is known only from the response. A strike is one settlement, sent in
-//! the background with what else goes to the store: the response does not wait for it. A request that is dropped before
-//! its response strikes nobody.
+//! Strikes are no debts, because a failure that a ban counts is known only from the response. A strike is one
+//! settlement, sent in the background together with other changes. A request that is dropped before its response
+//! strikes nothing.
 
 use std::borrow::Cow;
 use std::mem;
@@ -22,63 +22,50 @@ use smallvec::SmallVec;
 use tokio::runtime::Handle as Runtime;
 
 use crate::core::{Ban, Decision, Key, Lines, Outcome, PolicyName};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::{Count, Policy};
 use crate::store::{
     Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem, Settlement, Settles, Settling,
     SlotGuard, Store, StoreId, WeakSlots,
 };
 
-/// How many checks of the handler are in the headers and settled with the response.
-const MOST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
-/// How many debts are kept at all; checks beyond [`MOST_SHOWN`] change only by charges and refunds.
-const MOST_KEPT: usize = 1_024;
+/// Bound of all debts. Checks beyond [`MAX_SHOWN`] change only by charges and refunds.
+const MAX_KEPT: usize = 1_024;
 
-/// The place of a debt that clients do not see.
 const HIDDEN: usize = usize::MAX;
 
-/// Limits how often `many_checks` is logged.
 static MANY: Lines = Lines::new();
 
-/// All debts of one request, empty if nothing that it took can change, and its slots.
 #[derive(Default)]
 pub(super) struct Debts {
     pub(super) each: Vec<Debt>,
-    /// The outcomes of the handler's first checks, in order.
     checked: Vec<Outcome>,
-    /// Whether the handler checked a metered policy of its own.
     pub(super) has_metered_check: bool,
-    /// What may be struck when the outcome of the request is known.
     strikes: Vec<Strike>,
-    /// The slots of the request, until the body of its response has them. Handles do not hold them: they may be kept
-    /// for hours.
+    /// Handles do not hold them, because they may be kept for hours.
     slots: SlotGuard,
-    /// Those that the body holds, or that were released.
+    /// Slots that the body holds, or that were released.
     passed: Option<WeakSlots>,
-    /// Whether there is a response, or will be none.
     pub(super) is_ended: bool,
-    /// How many settlements were sent.
     pub(super) sent: u64,
-    /// The number of the last one whose result is not known.
     pub(super) unknown: u64,
 }
 
-/// A change in flight.
 pub(super) struct PendingChange {
-    /// The index of its debt.
     pub(super) debt: usize,
-    /// The units that it charges; 0 for a refund.
+    /// Charged units. 0 for a refund.
     pub(super) charged: u64,
     pub(super) settling: Settling,
 }
 
 impl Debts {
-    pub(super) fn of_layer(gate: &Gate, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
+    pub(super) fn from_decision(gate: &LayerState, decision: &Decision, receipt: &Receipt, policies: &[usize]) -> Self {
         let slots = SlotGuard::new(gate.limits.store.hold(receipt));
         let mut debts = Self { slots, ..Self::default() };
         for (place, (taken, outcome)) in receipt.items().iter().zip(decision.outcomes()).enumerate() {
-            // A policy that is hidden does not apply to the request.
+            // A hidden policy does not apply to the request.
             if outcome.is_hidden() {
                 continue;
             }
@@ -89,22 +76,19 @@ impl Debts {
         debts
     }
 
-    /// Adds what a check of the handler took; `place` is that of the first one among the outcomes that clients see.
-    ///
-    /// After the end, or beyond [`MOST_SHOWN`] checks, only charges and refunds of the handler change it, and all
-    /// checks of one counter become one debt, as a handle may be used for hours.
+    /// After the end, or beyond [`MAX_SHOWN`] checks, only charges and refunds change it.
     pub(super) fn add(&mut self, place: usize, policy: &Policy, decision: &Decision, receipt: &Receipt) {
         let metered = policy.options().metered;
         self.has_metered_check |= metered;
         if !decision.is_allowed() {
             return;
         }
-        let is_shown = !self.is_ended && self.checked.len() < MOST_SHOWN;
+        let is_shown = !self.is_ended && self.checked.len() < MAX_SHOWN;
         let place = if is_shown { place + self.checked.len() } else { HIDDEN };
         if is_shown {
             self.checked.extend_from_slice(decision.outcomes());
         }
-        let is_kept = is_shown || metered && self.each.len() < MOST_KEPT;
+        let is_kept = is_shown || metered && self.each.len() < MAX_KEPT;
         for (taken, outcome) in receipt.items().iter().zip(decision.outcomes()) {
             if is_shown {
                 self.strikes.extend(Strike::new(policy, outcome, receipt.store(), taken));
@@ -121,7 +105,7 @@ impl Debts {
 
     fn insert(&mut self, place: usize, policy: &Policy, outcome: &Outcome, store: StoreId, taken: &ReceiptItem) {
         let is_held = taken.counter.quota().facts().held;
-        // What does not count requests takes nothing by itself, whatever the quota of a tier.
+        // A policy with another unit takes nothing by itself, whatever the quota of a tier.
         let counts_others = policy.options().unit.is_some();
         if counts_others || !is_held && (policy.rule().settles() == Settles::ByOutcome || !outcome.delay().is_zero()) {
             self.each.push(Debt::new(place, policy, outcome, store, taken));
@@ -132,9 +116,13 @@ impl Debts {
         self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
     }
 
-    /// Strikes, and sets what is owed, by what counts and the real cost. Returns whether something is not known yet, which
-    /// stays.
-    pub(super) fn end(&mut self, gate: &Gate, counts: impl Fn(&Count) -> Option<bool>, real: Option<u64>) -> bool {
+    /// Returns `true` if something is not known yet, and stays.
+    pub(super) fn end(
+        &mut self,
+        gate: &LayerState,
+        counts: impl Fn(&Count) -> Option<bool>,
+        real: Option<u64>,
+    ) -> bool {
         for strike in mem::take(&mut self.strikes) {
             match counts(&strike.on) {
                 Some(true) => strike.send(gate),
@@ -155,8 +143,7 @@ impl Debts {
         is_open
     }
 
-    /// Adds what a check of the handler took to the slots; returns it if the request holds none any more, as no end of a
-    /// body follows.
+    /// Returns the slots if the request holds none any more, because no end of a body follows.
     pub(super) fn hold(&mut self, slots: SlotGuard) -> SlotGuard {
         if self.passed.is_some() {
             return slots;
@@ -169,7 +156,6 @@ impl Debts {
         self.passed.as_ref().map_or_else(|| self.slots.clone(), SlotGuard::upgrade)
     }
 
-    /// Returns the slots, from then on held by the returned guard alone; nothing if they were passed on before.
     pub(super) fn pass_slots(&mut self) -> SlotGuard {
         let slots = mem::take(&mut self.slots);
         if self.passed.is_none() {
@@ -178,13 +164,14 @@ impl Debts {
         slots
     }
 
-    /// Sends what is due. Returns the changes whose results are not known yet; no other may be in flight.
-    pub(super) fn send(&mut self, gate: &Gate) -> SmallVec<[PendingChange; 1]> {
+    /// No other change may be in flight.
+    pub(super) fn send(&mut self, gate: &LayerState) -> SmallVec<[PendingChange; 1]> {
         let mut sent = SmallVec::new();
         self.sent += 1;
-        // Several debts may be to one counter: what was taken last is refunded first.
+        // Several debts may be to one counter, where the units taken last are refunded first.
         for (index, debt) in self.each.iter_mut().enumerate().rev() {
-            // The charged units are doubted already: if the store panics, it is unknown whether it charged them.
+            // The charged units are doubted already because, if the store panics, it is unknown whether it charged
+            // them.
             let Some((charged, (receipt, changes))) = debt.due() else { continue };
             match gate.limits.store.settle(receipt, &changes) {
                 Settling::Ready(Ok(applied)) => debt.apply(charged, &applied),
@@ -206,20 +193,17 @@ impl Debts {
     }
 }
 
-/// Logs that checks of a handler are not settled.
 fn warn_of_many_checks(policy: &str) {
     MANY.log(policy, |more| {
         tracing::warn!(code = "many_checks", policy, more, "too many checks in one request");
     });
 }
 
-/// A strike of a policy that bans by outcome, once the response is one that it counts.
 struct Strike {
     on: Count,
     ban: Ban,
     policy: PolicyName,
     mode: Mode,
-    /// What the policy's check took.
     receipt: Receipt,
 }
 
@@ -231,7 +215,7 @@ impl Strike {
         Some(Self { on, ban: rule.banning()?, policy: rule.name().clone(), mode: rule.mode(), receipt })
     }
 
-    fn send(self, gate: &Gate) {
+    fn send(self, gate: &LayerState) {
         let Self { ban, policy, mode, receipt, .. } = self;
         let telemetry = gate.limits.telemetry.clone();
         let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
@@ -246,28 +230,22 @@ impl Strike {
     }
 }
 
-/// The debt of a request to one counter, in units.
 #[derive(Debug)]
 pub(super) struct Debt {
-    /// The place of its outcome among those that clients see.
     place: usize,
     pub(super) metered: bool,
     pub(super) refund_dropped: bool,
     count: Option<Count>,
-    /// The outcome of the decision.
     before: Outcome,
-    /// The units that the store has taken.
-    parts: Parts,
-    /// Units that decisions took.
+    parts: DebtParts,
     cost: u64,
-    /// Units of charges in flight, and of those whose results were lost.
+    /// Units of charges in flight, or whose results were lost.
     doubted: u64,
-    /// The units that are to be taken, if the store takes the charge in flight in full.
+    /// Units to be taken if the store takes the charge in flight in full.
     owed: u64,
-    /// The units that are to be taken even if it takes nothing of that charge: what was charged or set since.
+    /// Units to be taken even if the store takes nothing of that charge.
     least: u64,
-    /// The outcome that the store returned with the latest change, and the units of this debt that it had taken by
-    /// then.
+    /// Latest outcome from the store, and the units of this debt that were taken by then.
     after: Option<(Outcome, u64)>,
 }
 
@@ -280,7 +258,7 @@ impl Debt {
             refund_dropped: options.refund_dropped,
             count: options.count.clone(),
             before: before.clone(),
-            parts: Parts::new(store, taken),
+            parts: DebtParts::new(store, taken),
             cost: taken.units,
             doubted: 0,
             owed: taken.units,
@@ -289,7 +267,6 @@ impl Debt {
         }
     }
 
-    /// Adds what another decision took from the same counter.
     fn add(&mut self, taken: &ReceiptItem) {
         self.cost += taken.units;
         self.charge(taken.units);
@@ -302,35 +279,30 @@ impl Debt {
 
     pub(super) fn look(&self) -> Check {
         let (key, floor) = self.parts.key_and_floor();
-        let counter = Counter::of(self.before.name_and_quota().clone(), key.clone());
+        let counter = Counter::from_limit(self.before.name_and_quota().clone(), key.clone());
         Check::new(counter, 0).floor(floor).mode(self.before.mode())
     }
 
-    /// Returns whether the request has a turn to wait for.
     pub(super) fn is_delayed(&self) -> bool {
         !self.before.delay().is_zero()
     }
 
-    /// Owes more units.
     pub(super) fn charge(&mut self, units: u64) {
         self.owed = self.owed.saturating_add(units);
         self.least = self.least.saturating_add(units);
     }
 
-    /// Owes fewer units, down to 0.
     pub(super) fn refund(&mut self, units: u64) {
         self.owed = self.owed.saturating_sub(units);
         self.least = self.least.saturating_sub(units);
     }
 
-    /// Sets the units that are owed, whatever a charge in flight takes.
     pub(super) fn set(&mut self, units: u64) {
         (self.owed, self.least) = (units, units);
     }
 
-    /// Returns what is to be charged or refunded, if anything, with the charged units, 0 for a refund. Refunded units leave
-    /// the debt at once. Nothing of the debt may be in flight.
-    fn due(&mut self) -> Option<(u64, Changes)> {
+    /// Returns the change to send, if any, with its charged units. Nothing of the debt may be in flight.
+    fn due(&mut self) -> Option<(u64, DebtChange)> {
         let taken = self.parts.units();
         let charged = self.owed.saturating_sub(taken.saturating_add(self.doubted));
         if charged > 0 {
@@ -340,7 +312,6 @@ impl Debt {
         (self.owed < taken).then(|| (0, self.parts.refund(taken - self.owed)))
     }
 
-    /// Applies the result of what was sent. Units that the store did not charge are not owed any more.
     pub(super) fn apply(&mut self, charged: u64, applied: &[ChangeResult]) {
         let last = applied.last();
         if charged > 0 {
@@ -356,7 +327,7 @@ impl Debt {
         }
     }
 
-    /// Returns whether another request like this one may be decided differently before the last change than after it.
+    /// Returns `true` if a similar request may be decided differently before the last change than after it.
     pub(super) fn matters_soon(&self, is_in_flight: bool) -> bool {
         let (taken, owed) = (self.parts.units(), self.owed);
         let perhaps = taken.saturating_add(self.doubted);
@@ -367,17 +338,14 @@ impl Debt {
         may_refuse && (is_in_flight || owed < taken || owed > perhaps) && least() < self.cost.max(1)
     }
 
-    /// Returns whether the debt is as it was decided, and the store has returned nothing newer.
     fn is_as_decided(&self) -> bool {
         self.owed == self.cost && self.after.is_none()
     }
 
-    /// Returns the outcome of the decision as it is after the changes.
     fn shown(&self) -> Outcome {
         self.shown_with(self.owed)
     }
 
-    /// Returns the outcome as if these units were owed.
     fn shown_with(&self, units: u64) -> Outcome {
         match &self.after {
             Some((after, taken)) => self.before.after(after).settled(*taken, units),
@@ -386,24 +354,21 @@ impl Debt {
     }
 }
 
-/// How many parts are kept apart; beyond that the two oldest become one.
-const MOST_PARTS: usize = 64;
+/// Bound of parts. Beyond it the two oldest become one.
+const MAX_PARTS: usize = 64;
 
-/// The receipt and the settlements of a change to one debt.
-type Changes = (Receipt, SmallVec<[Settlement; 1]>);
+type DebtChange = (Receipt, SmallVec<[Settlement; 1]>);
 
-/// What a store has taken of one debt: the units of the decision, then those charged since, in order.
 #[derive(Debug)]
-struct Parts {
+struct DebtParts {
     store: StoreId,
-    /// Never empty; only the first may have no units.
+    /// Never empty. Only the first may have no units.
     each: SmallVec<[ReceiptItem; 1]>,
-    /// The stamp of the part of which the last refund left some units.
+    /// Stamp of the part that the last refund took only in part.
     rest: Option<u64>,
 }
 
-impl Parts {
-    /// Creates the first part.
+impl DebtParts {
     fn new(store: StoreId, taken: &ReceiptItem) -> Self {
         Self { store, each: SmallVec::from_buf([taken.clone()]), rest: None }
     }
@@ -412,20 +377,15 @@ impl Parts {
         self.store == store && self.each[0].counter == *counter
     }
 
-    /// Returns the key of the counter, and the units that the decision left for others.
     fn key_and_floor(&self) -> (&Key, u64) {
         (self.each[0].counter.key(), self.each[0].floor)
     }
 
-    /// Returns the units of all parts.
     fn units(&self) -> u64 {
         self.each.iter().map(|part| part.units).sum()
     }
 
-    /// Adds units that were taken after all others.
-    ///
-    /// Units of one stamp are one part. Where two parts with different stamps become one, it has the older stamp, so
-    /// that no more is refunded than of the two.
+    /// Merged parts have the older stamp, so that no more is refunded than of the two.
     fn add(&mut self, units: u64, stamp: u64) {
         let last = self.last();
         if last.stamp == stamp || units == 0 {
@@ -433,22 +393,20 @@ impl Parts {
             return;
         }
         let part = last.clone().units(units).stamp(stamp);
-        if self.each.len() == MOST_PARTS {
+        if self.each.len() == MAX_PARTS {
             let second = self.each.remove(1);
             self.each[0].units += second.units;
         }
         self.each.push(part);
     }
 
-    /// Returns what charges more units. They are added once the store has taken them.
-    fn charge(&mut self, units: u64) -> Changes {
-        let receipt = Receipt::of_one(self.store, self.last().clone());
+    fn charge(&mut self, units: u64) -> DebtChange {
+        let receipt = Receipt::from_item(self.store, self.last().clone());
         (receipt, SmallVec::from_buf([Settlement::new(0, Change::Charge(units))]))
     }
 
-    /// Removes units, those first that were taken last. Returns what refunds them, with a receipt of all parts, as what a
-    /// bucket has refilled of one depends on those before it.
-    fn refund(&mut self, units: u64) -> Changes {
+    /// The receipt has all parts, because what a bucket refilled of one depends on those before.
+    fn refund(&mut self, units: u64) -> DebtChange {
         let receipt = Receipt::new(self.store, self.each.iter().cloned());
         let (mut changes, mut left) = (SmallVec::new(), units);
         self.rest = None;
@@ -466,7 +424,6 @@ impl Parts {
         (receipt, changes)
     }
 
-    /// Sets the stamp that the store returned with a refund, if that left some units of a part.
     fn restamp(&mut self, stamp: u64) {
         let rest = self.rest.take();
         if let Some(part) = self.each.iter_mut().rfind(|part| Some(part.stamp) == rest) {

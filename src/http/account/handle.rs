@@ -1,10 +1,10 @@
-//! The handle on the limits of a request, for the service.
+//! Handles on the limits of a request, for the service.
 //!
-//! A handler takes it from the extensions of the request, and charges, refunds or checks by what is known only now:
-//! the size of a result, the account that is logged in to. All of it is part of the request's account, so the headers
-//! of the response agree with it.
+//! A handler takes its handle from the extensions of the request, and charges, refunds or checks by what is known only
+//! now: the size of a result, the account that is logged in to. All of it is part of the request's account, so the
+//! headers of the response agree with it.
 //!
-//! It is all that a request carries into the service, and a pointer: what a handler reads is made when it asks.
+//! A request carries only the handle, a pointer, into the service. Its data is made on demand.
 
 #[cfg(feature = "axum")]
 use std::convert::Infallible;
@@ -27,16 +27,16 @@ use super::Shared;
 use super::debts::Debt;
 use crate::core::{Decision, Error, Key};
 use crate::http::gate::SharedGate;
-use crate::http::policy::{Policy, Refused};
+use crate::http::policy::{DeniedMark, Policy};
 use crate::limiter::{CheckDraft, Counters};
 use crate::store::{Ask, SlotGuard, Store, StoreDecision};
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
 /// It settles the [`metered`](Policy::metered) policies, of outer layers too: the difference to what they took, and to
-/// what the [handle](RateLimitHandle) charged and refunded, is charged or refunded. A charge may exceed the limit by one
-/// capacity at most; 0 refunds everything. A response that does not [count](Policy::count) costs nothing, whatever its
-/// real cost.
+/// what the [handle](RateLimitHandle) charged and refunded, is charged or refunded. A charge may exceed the limit by
+/// one capacity at most. 0 refunds everything. A response that does not [count](Policy::count) costs nothing, whatever
+/// its real cost.
 ///
 /// # Examples
 ///
@@ -57,14 +57,14 @@ use crate::store::{Ask, SlotGuard, Store, StoreDecision};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ActualCost(pub u64);
 
-/// A handle on the limits of the request that is being served, from the request's extensions.
+/// Handle on the limits of the current request, from the request's extensions.
 ///
 /// It can be cloned, and used after the head of the response was sent: while a body is streamed, say.
 ///
-/// Where layers are nested, it is that of the innermost layer, and [`outer`](Self::outer) returns the next one.
+/// If layers are nested, it is the handle of the innermost layer, and [`outer`](Self::outer) returns the next one.
 ///
-/// What is charged, refunded and checked is settled with the request and is in the headers of its response, if it came
-/// before them. What the store failed to settle is logged, and neither repeated nor refunded.
+/// Charges, refunds and checks are settled with the request, and are in the headers of its response if they happened
+/// before them. If the store fails to settle something, that is logged, and neither repeated nor refunded.
 ///
 /// # Examples
 ///
@@ -106,8 +106,7 @@ impl RateLimitHandle {
         self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
-    /// Returns the decision on the request by this very layer, or a clone of it, outside: once, and until the response.
-    /// What a handler makes of one request counts as often as it comes.
+    /// Returns the decision of an outer clone of this layer, once and until the response: further requests count.
     pub(crate) fn let_in(&self, layer: &SharedGate) -> Option<&Decision> {
         let outside = self.layers().find(|admitted| admitted.gate.limits.are_of(layer))?;
         let is_first = !outside.debts().is_ended && !outside.has_let_in.swap(true, Ordering::Relaxed);
@@ -118,9 +117,9 @@ impl RateLimitHandle {
         self.shared.is_nested.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the decision by which the request was admitted, with those of outer layers [behind](Decision::outer) it.
+    /// Returns the decision that allowed the request, with the decisions of outer layers [behind](Decision::outer) it.
     ///
-    /// It is as it was made: what was charged, refunded or checked since is not in it.
+    /// It does not change: later charges, refunds and checks are not in it.
     ///
     /// # Examples
     ///
@@ -140,7 +139,7 @@ impl RateLimitHandle {
         }
     }
 
-    /// Returns the handle of the next outer layer; `None` for the outermost one.
+    /// Returns the handle of the next outer layer. `None` for the outermost one.
     ///
     /// # Examples
     ///
@@ -161,7 +160,6 @@ impl RateLimitHandle {
         self.outer.as_deref()
     }
 
-    /// Returns the accounts of this layer and of all outer ones, innermost first.
     fn layers(&self) -> impl Iterator<Item = &Arc<Shared>> {
         successors(Some(self), |handle| handle.outer()).map(|handle| &handle.shared)
     }
@@ -169,8 +167,8 @@ impl RateLimitHandle {
     /// Charges units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
     /// It changes what the request owes, and sends nothing: the change is settled with the response, or later by
-    /// [`flush`](Self::flush), which a long stream calls as often as others are to see it. A charge may exceed the limit
-    /// by one capacity at most; units that the store does not take are dropped.
+    /// [`flush`](Self::flush), which a long stream calls as often as others should see it. A charge may exceed the
+    /// limit by one capacity at most. Units that the store does not take are dropped.
     ///
     /// # Examples
     ///
@@ -190,7 +188,7 @@ impl RateLimitHandle {
     /// Refunds units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
     /// No more is refunded than was taken and charged. As with [`charge`](Self::charge), the change is settled with the
-    /// response, or later by [`flush`](Self::flush), which a long stream calls as often as others are to see it.
+    /// response, or later by [`flush`](Self::flush), which a long stream calls as often as others should see it.
     ///
     /// # Examples
     ///
@@ -207,7 +205,6 @@ impl RateLimitHandle {
         self.meter(|debt| debt.refund(units));
     }
 
-    /// Changes the debts to metered policies, and warns if no policy of any layer is one.
     fn meter(&self, change: impl Fn(&mut Debt)) {
         let mut is_metered = false;
         for layer in self.layers() {
@@ -219,21 +216,20 @@ impl RateLimitHandle {
         }
     }
 
-    /// Settles the units that were charged and refunded since the last settlement, of outer layers too, and waits for the
-    /// store.
+    /// Settles all charges and refunds since the last settlement, of outer layers too, and waits for the store.
     ///
-    /// Requests are settled with their response, and what changes after that when the last handle is dropped. A long
-    /// stream calls this as often as others are to see what it uses. Without changes it does nothing. One settlement of
-    /// a request is in flight at a time, and what changes meanwhile is sent by the next one.
+    /// Requests are settled with their response, and later changes when the last handle is dropped. A long stream calls
+    /// this as often as others should see what it uses. Without changes it does nothing. One settlement of a request is
+    /// in flight at a time, and the next one sends what changed in between.
     ///
     /// # Errors
     ///
-    /// If it is not known what the store has settled. It is not sent again: units that were perhaps charged are neither
+    /// If the result of the settlement is not known. It is not sent again: units that were perhaps charged are neither
     /// charged nor refunded later.
     ///
     /// # Cancellation
     ///
-    /// What was charged and refunded before the first poll is settled, also if the future is dropped then.
+    /// Charges and refunds before the first poll are settled, even if the future is dropped then.
     ///
     /// # Examples
     ///
@@ -259,28 +255,27 @@ impl RateLimitHandle {
         flushed
     }
 
-    /// Checks one more policy, by a key that is known only now, and takes its fixed cost if it fits.
+    /// Checks one more policy, by a key that is known only now, and takes its fixed cost if the policy allows it.
     ///
-    /// The store is that of this handle's layer. Do not name policies after what clients send: each name has metrics of
-    /// its own. Of the policy, only its name, quota, cost,
-    /// [`count`](Policy::count), [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
-    /// [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow), [`ban`](Policy::ban) and
-    /// [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the response of this request, for the
-    /// first 64 checks before it. Ban only keys that no client can choose for another. A cost above what the quota holds
-    /// is always refused, without a [`retry_after`](Decision::retry_after).
+    /// The check uses the store of this handle's layer. Do not name policies after what clients send: each name has its
+    /// own metrics. Of the policy, only its name, quota, cost, [`count`](Policy::count), [`metered`](Policy::metered),
+    /// [`refund_dropped`](Policy::refund_dropped), [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow),
+    /// [`ban`](Policy::ban) and [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the
+    /// response of this request, for the first 64 checks before it. Ban only keys that no client can choose for
+    /// another. A cost above what the quota holds is always denied, without a [`retry_after`](Decision::retry_after).
     ///
-    /// What the first 64 checks of a request take before its response is settled with the request, and is in the
-    /// headers. What later checks take is settled with an earlier check of the same key, if there is one; else only
-    /// [`charge`](Self::charge) and [`refund`](Self::refund) change it.
+    /// The units of the first 64 checks before the response are settled with the request, and are in the headers. The
+    /// units of later checks are settled with an earlier check of the same key, if there is one. Otherwise only
+    /// [`charge`](Self::charge) and [`refund`](Self::refund) change them.
     ///
     /// # Errors
     ///
-    /// If the policy has a [key](Policy::key) whose kind is another one. If no decision could be made, or the store does
-    /// not [support](Store::capabilities) the policy.
+    /// If the policy has a [key](Policy::key) of another kind. If no decision could be made, or the store does not
+    /// [support](Store::capabilities) the policy.
     ///
     /// # Cancellation
     ///
-    /// If the future is dropped, what the store has taken, or takes later, stays taken; slots are released.
+    /// If the future is dropped, the units that the store has taken, or takes later, stay taken. Slots are released.
     ///
     /// # Examples
     ///
@@ -312,16 +307,16 @@ impl RateLimitHandle {
         debts.add(self.shared.decision.outcomes().len(), policy, &decision, &receipt);
         let late = debts.hold(slots);
         drop(debts);
-        // Released without the lock.
+        // Dropped without the lock, because this releases slots.
         drop(late);
         Ok(decision)
     }
 
     /// Returns a guard that holds the slots of the request, of outer layers too, until it is dropped.
     ///
-    /// Without it they are released when the body of the response has ended. An upgraded connection goes on after that:
-    /// move the guard into its task. It is empty if nothing was taken of a [concurrency](crate::Quota::concurrency), or
-    /// if the request has ended.
+    /// Without it they are released when the body of the response has ended. An upgraded connection continues after
+    /// that: move the guard into its task. The guard is empty if nothing was taken of a
+    /// [concurrency](crate::Quota::concurrency), or if the request has ended.
     ///
     /// # Examples
     ///
@@ -344,9 +339,10 @@ impl RateLimitHandle {
     }
 
     /// Returns the counters of the request in a layer that counts [in units](crate::RateLimitLayer::in_units), to take
-    /// units of them; `None` if no policy of the layer applies to the request, or the layer counts requests.
+    /// units of them.
     ///
-    /// They are those of this layer alone, and may be kept for longer than the request.
+    /// `None` if no policy of the layer applies to the request, or the layer counts requests. The counters belong to
+    /// this layer alone, and may be kept for longer than the request.
     ///
     /// # Examples
     ///
@@ -368,23 +364,24 @@ impl RateLimitHandle {
         (gate.unit.is_some() && !looks.is_empty()).then(|| Counters::new(&gate.limits, looks))
     }
 
-    /// Returns the response to a refused request: 429 with a problem document and the headers of the limits, also for
-    /// gRPC calls and with a body for HEAD requests. An axum handler returns it with `.map(Body::from)`.
+    /// Returns the response to a denied request: 429 with a problem document and the headers of the limits.
     ///
-    /// A response that [`on_denied`](crate::RateLimitLayer::on_denied) builds needs the head of the request, and is not
-    /// used here. It is no [failure](crate::policy::Count::failures) of the client.
+    /// It is the same for gRPC calls, and has a body for HEAD requests, too. An axum handler returns it with
+    /// `.map(Body::from)`.
+    ///
+    /// [`on_denied`](crate::RateLimitLayer::on_denied) is not used here, because it needs the head of the request. The
+    /// response is no [failure](crate::policy::Count::failures) of the client.
     pub fn denial(&self, decision: &Decision) -> Response<Bytes> {
         let mut response = self.shared.gate.responses.refusal(decision);
-        response.extensions_mut().insert(Refused::ByHandler);
+        response.extensions_mut().insert(DeniedMark::ByHandler);
         response
     }
 }
 
-/// The body of the 500 to a request without a handle.
 #[cfg(feature = "axum")]
 const NO_HANDLE: &str = "this route is in no RateLimitLayer, or in one that is without_handle";
 
-/// Rejects a request that no layer admitted with a 500, whose body says so.
+/// Rejects a request that no layer allowed with a 500, whose body says so.
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for RateLimitHandle {
     type Rejection = (StatusCode, &'static str);
@@ -394,7 +391,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RateLimitHandle {
     }
 }
 
-/// `None` if no layer admitted the request, or the layer is [without a handle](crate::RateLimitLayer::without_handle).
+/// `None` if no layer allowed the request, or the layer is [without a handle](crate::RateLimitLayer::without_handle).
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> OptionalFromRequestParts<S> for RateLimitHandle {
     type Rejection = Infallible;
@@ -404,7 +401,7 @@ impl<S: Send + Sync> OptionalFromRequestParts<S> for RateLimitHandle {
     }
 }
 
-/// That of the request's [`RateLimitHandle`].
+/// Decision of the request's [`RateLimitHandle`].
 #[cfg(feature = "axum")]
 impl<S: Send + Sync> FromRequestParts<S> for Decision {
     type Rejection = (StatusCode, &'static str);

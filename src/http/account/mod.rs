@@ -1,17 +1,17 @@
-//! Accounts: the debts of an admitted request, until they are settled.
+//! Accounts: the debts of an allowed request, until they are settled.
 //!
 //! A decision takes each policy's cost before the service is called. The final cost may differ: the [`RateLimitHandle`]
-//! charges and refunds, the response has a [`ActualCost`], or does not count. An [`Account`] begins with the decision,
-//! ends with the response (or when it is dropped), and makes the store's counters follow.
+//! charges and refunds, or the response has an [`ActualCost`] or does not count. An [`Account`] begins with the
+//! decision, ends with the response (or when it is dropped), and makes the store's counters follow.
 //!
-//! One request has one [`Shared`] state, for the layer and all handles: handles only change what is owed. One
-//! settlement at a time is in flight; while it is, changes accumulate. Nothing is awaited under a lock. Its [`debts`]
-//! have one for each counter that can still change, with the units that are owed and those that the store really took:
-//! the difference is settled once the response is known, and later when a handle flushes it. docs/accounts.md has the
-//! rules for users.
+//! One request has one [`Shared`] state, for the layer and all handles. Handles only change what is owed. One
+//! settlement at a time is in flight, and changes accumulate until it ends. Nothing is awaited under a lock. The
+//! [`debts`] have an entry for each counter that can still change, with the units that are owed and the units that the
+//! store really took. The difference is settled once the response is known, and later when a handle flushes it.
+//! docs/accounts.md has the rules for users.
 //!
-//! Slots are no debts: the account holds those of the request until its response has a body, which holds them from then
-//! on. Nor are strikes, which policies that ban by failures count with the response.
+//! Slots are no debts: the account holds them until its response has a body, which holds them from then on. Strikes are
+//! no debts either: policies that ban by failures count them with the response.
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
@@ -35,16 +35,14 @@ use self::debts::{Debt, Debts, PendingChange};
 pub use self::handle::{ActualCost, RateLimitHandle};
 use crate::core::error::Kind;
 use crate::core::{Decision, Error, in_drop};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::{AwaitsRefusals, Count};
 use crate::store::{MaybeFuture, SlotGuard, StoreDecision};
 
-/// The account of one request. If it is dropped before there is a response, the request is settled as cancelled.
+/// Account of one request. Dropped before a response, it settles the request as cancelled.
 pub(crate) struct Account {
     shared: Arc<Shared>,
-    /// Whether the request waits for its turn in a leaky bucket, and has not used its place yet.
     is_delayed: bool,
-    /// Whether there is a response, and something depends on its trailers.
     awaits_trailers: bool,
 }
 
@@ -52,23 +50,21 @@ pub(crate) struct Account {
 pub(crate) type InTime = Pin<Box<Timeout<Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>>>>;
 
 impl Account {
-    /// Opens the account of an admitted request; `policies` are the places of those in the decision, in its order.
-    fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
+    fn new(gate: Arc<LayerState>, policies: &[usize], decided: StoreDecision) -> Self {
         let StoreDecision { decision, receipt } = decided;
         let is_delayed = !decision.delay().is_zero();
         let settles_nothing = gate.settles_nothing && !is_delayed;
         let debts =
-            if settles_nothing { Debts::default() } else { Debts::of_layer(&gate, &decision, &receipt, policies) };
+            if settles_nothing { Debts::default() } else { Debts::from_decision(&gate, &decision, &receipt, policies) };
         let shared = Arc::new(Shared::new(gate, decision, debts));
         Self { shared, is_delayed, awaits_trailers: false }
     }
 
-    /// Returns whether the request has to wait for its turn.
     pub(crate) fn is_delayed(&self) -> bool {
         self.is_delayed
     }
 
-    /// The turn of the request came: dropping it refunds its place no more.
+    /// Marks the wait as over: dropping the account no longer refunds the place in the queue.
     pub(crate) fn takes_turn(mut self) -> Self {
         self.is_delayed = false;
         self
@@ -78,13 +74,11 @@ impl Account {
         &self.shared.decision
     }
 
-    /// Returns the gate that the request began with, even if policies were replaced since.
-    pub(crate) fn gate(&self) -> &Gate {
+    pub(crate) fn gate(&self) -> &LayerState {
         &self.shared.gate
     }
 
-    /// Inserts a handle into the extensions of the request, in front of that of an outer layer, unless requests are to
-    /// have none of this layer; and a mark, if a policy awaits what layers inside refuse, as a handle may be taken out.
+    /// Also inserts a mark if a policy awaits denials by inner layers, because a handle may be taken out.
     #[inline]
     fn enter(&mut self, extensions: &mut Extensions) {
         if self.gate().awaits_refusals {
@@ -100,7 +94,7 @@ impl Account {
         }
     }
 
-    /// Ends the request, and returns whether it has nothing to settle; otherwise it is to be [settled](Self::settle).
+    /// Ends the request. Returns `true` if it has nothing to [settle](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
         let mut debts = self.shared.debts();
@@ -108,10 +102,7 @@ impl Account {
         debts.is_empty()
     }
 
-    /// Settles the request by the head of its response; `None` is an error of the service. What depends on the trailers
-    /// [stays unsettled](Self::awaits_trailers).
-    ///
-    /// Returns what the response has to wait for, if the client's next request may depend on it.
+    /// The response has to wait for the result, if there is one.
     pub(crate) fn settle(&mut self, response: Option<&Parts>) -> Option<InTime> {
         let real = response.and_then(|parts| parts.extensions.get::<ActualCost>()).map(|ActualCost(units)| *units);
         self.end(|count| count.counts(response), real)
@@ -123,29 +114,25 @@ impl Account {
         self.shared.settle(debts, self.awaits_trailers)
     }
 
-    /// Warns of a real cost that no policy charges, neither here nor in a layer outside or inside.
     #[cold]
     pub(crate) fn warn_of_real_cost(&self) {
-        // What takes units of a layer that counts no requests may hide its handle from what is inside.
+        // A service that takes other units than requests may hide its handle from inner layers.
         let is_other = self.gate().unit.is_some() || self.shared.is_nested.load(Ordering::Relaxed);
         if !is_other && !self.shared.debts().has_metered_check && !self.gate().policies.is_empty() {
             self.gate().limits.warned.unmetered();
         }
     }
 
-    /// Returns whether something is left to settle by the trailers of the response. It stays as it is if the account is
-    /// dropped before they come.
+    /// If `true`, and dropped before the trailers, the account stays as it is.
     pub(crate) fn awaits_trailers(&self) -> bool {
         self.awaits_trailers
     }
 
-    /// Settles what depended on the trailers. Returns what they have to wait for, as [`settle`](Self::settle).
     pub(crate) fn settle_call(&mut self, has_failed: bool) -> Option<InTime> {
-        // Where only the head decides it has done so.
+        // Counts that depend on the head alone are settled already.
         self.end(|count| count.counts_call(has_failed).or(Some(true)), None)
     }
 
-    /// Returns the slots of the request, for the body of its response to hold until it ends.
     pub(crate) fn pass_slots(&self) -> SlotGuard {
         self.shared.debts().pass_slots()
     }
@@ -159,7 +146,7 @@ impl Drop for Account {
     fn drop(&mut self) {
         drop(self.pass_slots());
         let mut debts = self.shared.debts();
-        // There was a response.
+        // There was a response, so nothing was cancelled.
         if mem::replace(&mut debts.is_ended, true) {
             return;
         }
@@ -172,26 +159,23 @@ impl Drop for Account {
     }
 }
 
-/// A request that was admitted.
 pub(crate) enum Admitted {
-    /// Something may change until its response, or later.
+    /// Units may change until its response, or later.
     WithAccount(Account),
-    /// Nothing is settled, and there is no handle: nothing can change any more.
-    AsDecided { gate: Arc<Gate>, decision: Decision },
-    /// A clone of the layer, outside, has counted it.
+    /// Nothing is settled, and there is no handle, so nothing can change any more.
+    AsDecided { gate: Arc<LayerState>, decision: Decision },
+    /// An outer clone of the layer has counted it.
     Outside,
 }
 
 impl Admitted {
-    /// A request that the store decided; `policies` are the places of those in the decision, in its order.
-    pub(crate) fn new(gate: Arc<Gate>, policies: &[usize], decided: StoreDecision) -> Self {
+    pub(crate) fn new(gate: Arc<LayerState>, policies: &[usize], decided: StoreDecision) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, decided));
         }
         Self::AsDecided { gate, decision: decided.decision }
     }
 
-    /// Returns whether the request has to wait for its turn.
     pub(crate) fn is_delayed(&self) -> bool {
         match self {
             Self::WithAccount(account) => account.is_delayed(),
@@ -206,22 +190,18 @@ impl Admitted {
     }
 }
 
-/// The account of a request, for the layer and the handles.
 struct Shared {
-    gate: Arc<Gate>,
-    /// The layer's decision, as it was made.
+    gate: Arc<LayerState>,
     decision: Decision,
     debts: Mutex<Debts>,
-    /// Has one permit, for the settlement in flight.
+    /// One permit, for the settlement in flight.
     turn: Semaphore,
-    /// Whether another layer, outside or inside, admitted the request, too.
     is_nested: AtomicBool,
-    /// Whether a clone of the layer inside did not count what this one had counted.
     has_let_in: AtomicBool,
 }
 
 impl Shared {
-    fn new(gate: Arc<Gate>, decision: Decision, debts: Debts) -> Self {
+    fn new(gate: Arc<LayerState>, decision: Decision, debts: Debts) -> Self {
         let (is_nested, has_let_in) = Default::default();
         Self { gate, decision, debts: Mutex::new(debts), turn: Semaphore::new(1), is_nested, has_let_in }
     }
@@ -237,10 +217,7 @@ impl Shared {
         self.gate.is_metered || debts.has_metered_check
     }
 
-    /// Settles the end of the request, or of a call if the account `is_open` until then.
-    ///
-    /// Returns what the response has to wait for, within the layer's timeout, if the client's next request may depend on
-    /// it.
+    /// `is_open` if a call settles later. The response has to wait for the result.
     fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;
         // There are no timers outside of a runtime.
@@ -256,8 +233,7 @@ impl Shared {
         }
     }
 
-    /// Settles what has changed since. It is sent at once, or after the settlement in flight, whether or not the answer
-    /// is waited for.
+    /// Sends later changes at once, or after the settlement in flight, even if the result is not awaited.
     fn flush(self: &Arc<Self>) -> MaybeFuture<Result<(), Error>> {
         let task = SettleTask::new(self, &mut self.debts());
         task.follow()
@@ -265,7 +241,6 @@ impl Shared {
 }
 
 impl Drop for Shared {
-    /// Sends what handles have changed since the last settlement.
     fn drop(&mut self) {
         let Self { debts, gate, .. } = self;
         let debts = debts.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -275,18 +250,16 @@ impl Drop for Shared {
     }
 }
 
-/// The settlement of an account that is in flight, or that waits for the one in flight. If it is dropped before the
-/// store's reply, its charges stay doubted.
+/// Settlement in flight, or waiting for the one in flight. Dropped before the reply, its charges stay doubted.
 struct SettleTask {
     shared: Arc<Shared>,
     has_turn: bool,
     sent: SmallVec<[PendingChange; 1]>,
-    /// The number of the settlement in flight when it began to wait: later ones have its changes.
+    /// Number of the settlement in flight when it began to wait. Later settlements have its changes.
     after: u64,
 }
 
 impl SettleTask {
-    /// Sends what is due, unless another settlement is in flight.
     fn new(shared: &Arc<Shared>, debts: &mut Debts) -> Self {
         let mut task = Self { shared: Arc::clone(shared), has_turn: false, sent: SmallVec::new(), after: debts.sent };
         if let Ok(turn) = shared.turn.try_acquire() {
@@ -301,7 +274,7 @@ impl SettleTask {
         self.sent = debts.send(&self.shared.gate);
     }
 
-    /// Waits for the store in a task of its own, as the caller may leave.
+    /// Waits in a separate task, because the caller may be dropped.
     fn follow(self) -> MaybeFuture<Result<(), Error>> {
         if self.has_turn && self.sent.is_empty() {
             return MaybeFuture::Ready(Ok(()));
@@ -311,7 +284,6 @@ impl SettleTask {
         MaybeFuture::pending(async { finished.await.unwrap_or_else(|_| Err(unknown_result())) })
     }
 
-    /// Waits for the store's replies, and applies them. Returns the last error.
     async fn finish(mut self) -> Result<(), Error> {
         let (shared, mut finished) = (Arc::clone(&self.shared), Ok(()));
         if !self.has_turn {
@@ -328,7 +300,7 @@ impl SettleTask {
                 }
             }
         }
-        // Another one may have sent its changes.
+        // Another settlement may have sent these changes.
         let is_unknown = shared.debts().unknown > self.after;
         if finished.is_ok() && is_unknown { Err(unknown_result()) } else { finished }
     }

@@ -1,52 +1,46 @@
-//! Resolves one policy for one request.
+//! Resolution of one policy for one request.
 //!
 //! The order of steps is a promise: scope (method, route, `when`), deny and allow lists of addresses, the key, deny and
-//! allow lists of keys, the quota of the key. So a denied address is refused whatever its key; an allowed one needs no
-//! key and is not counted, but a denied key is refused from there too. Closures for costs and tiers run before the key
-//! is extracted, and not for requests that cannot be counted.
+//! allow lists of keys, the quota of the key. So a denied address is denied whatever its key. An allowed address needs
+//! no key and is not counted, but a denied key is denied even then. Closures for costs and tiers run before the key is
+//! extracted, and not for requests that cannot be counted.
 //!
-//! A judge is a few references, and is copied. After a lookup it continues without the head of the request, which the
-//! inner service's request has by then.
+//! After a lookup the resolution continues without the head of the request, because the inner service has it by then.
 
 use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::resolved::{Keyless, PendingPolicy, Resolved, Skip, Stage};
+use super::resolved::{Keyless, LookupStage, PendingPolicy, Resolved, Skip};
 use crate::core::{Error, Key, Mode, Quota};
 use crate::http::MissingKey;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::key::{self, Extracted};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
 use crate::limiter::CheckDraft;
 use crate::store::{MaybeFuture, OnFailure};
 
-/// One policy, and the request that it is resolved for.
 #[derive(Clone, Copy)]
-pub(crate) struct Judge<'a> {
-    gate: &'a Arc<Gate>,
+pub(crate) struct PolicyResolver<'a> {
+    gate: &'a Arc<LayerState>,
     policy: &'a Policy,
-    /// The policy's place in the gate.
     place: usize,
-    /// The head of the request; `None` after a lookup.
+    /// `None` after a lookup.
     parts: Option<&'a Parts>,
-    /// Whether it warns of what the request shows of the set-up.
+    /// `true` if it logs set-up mistakes that the request reveals.
     warns: bool,
 }
 
-impl<'a> Judge<'a> {
-    /// Creates the judge that continues after a lookup, without the head of the request.
+impl<'a> PolicyResolver<'a> {
     #[inline]
-    pub(super) fn without_parts(gate: &'a Arc<Gate>, place: usize) -> Self {
+    pub(super) fn without_parts(gate: &'a Arc<LayerState>, place: usize) -> Self {
         Self { gate, policy: &gate.policies[place], place, parts: None, warns: false }
     }
 
-    /// Resolves the policy at a place of the gate. In shadow mode it never refuses.
-    ///
-    /// `warns` is whether it warns of what the request shows of the set-up.
+    /// Resolves the policy at an index. In shadow mode it never denies.
     #[inline]
-    pub(crate) fn resolve(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
+    pub(crate) fn resolve(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
         let judge = Self { parts: Some(parts), warns, ..Self::without_parts(gate, place) };
         let policy = judge.policy;
         let Some(terms) = policy.options().scope.terms(parts) else {
@@ -59,14 +53,13 @@ impl<'a> Judge<'a> {
         if policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// Resolves the policy at a place at cost 0 and whatever its scope, for a status request.
-    pub(crate) fn resolve_look(gate: &'a Arc<Gate>, place: usize, parts: &'a Parts) -> Resolved {
+    /// Resolves for a status request, at cost 0 and whatever the scope.
+    pub(crate) fn resolve_look(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts) -> Resolved {
         let judge = Self { parts: Some(parts), ..Self::without_parts(gate, place) };
         judge.judge(parts, Terms::ALL, |_| Ok(0))
     }
 
-    /// Resolves a policy that does not apply to the request, but bans keys on the whole layer: to a look at its ban, which
-    /// no closure of the policy has a part in. A request without a key, or with an allowed one, is skipped.
+    /// Resolves to a peek at a ban that holds on the whole layer. No closure of the policy runs.
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
@@ -83,12 +76,10 @@ impl<'a> Judge<'a> {
                 self.resolve_key(keyless, found).in_shadow()
             }
             MaybeFuture::Ready(_) => Resolved::Skip(Skip::Scope),
-            MaybeFuture::Pending(extracting) => self.waits(keyless, Stage::Key(extracting)).in_shadow(),
+            MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)).in_shadow(),
         }
     }
 
-    /// Goes through lists of addresses and the key. Only a request that is counted has a cost, which is what `units`
-    /// returns, and a tier.
     #[inline]
     fn judge(self, parts: &Parts, terms: Terms, units: impl FnOnce(&Policy) -> Result<u64, u64>) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -113,16 +104,16 @@ impl<'a> Judge<'a> {
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
-            // A preflight costs nothing, and must not cause lookups unless its key can refuse it.
+            // A preflight costs nothing, and must not cause lookups unless its key can get it denied.
             MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
-                self.waits(keyless, Stage::Key(extracting))
+                self.waits(keyless, LookupStage::Key(extracting))
             }
         }
     }
 
-    /// Returns whether a list has the client's address; `None` if the address is unknown and the list has addresses.
+    /// `None` if the address is unknown and the list has addresses.
     fn lists(self, list: &AccessList, parts: &Parts) -> Option<bool> {
         if !list.has_nets() {
             return Some(false);
@@ -138,15 +129,8 @@ impl<'a> Judge<'a> {
         address.map(|address| list.has_address(address))
     }
 
-    /// Resolves the policy by what its extractor returned.
-    ///
-    /// - A key goes through the deny list and the allow list, and then to the lookup of its quota, if there is one.
-    /// - If the key is missing, the policy's [`MissingKey`] decides: skip, refuse, or share one counter. A part of a
-    ///   joined key that is present and on the deny list refuses the request even so.
-    /// - An ambiguous key, a failed lookup and a rejection have rules of their own: see
-    ///   [`ambiguous`](Self::ambiguous), [`without_key`](Self::without_key) and [`Refusal::Rejected`].
-    ///
-    /// A request that is not counted, such as a preflight, can be refused here but never becomes a check.
+    /// A present part of a joined key that is on the deny list denies a request even without the whole key. A request
+    /// that is not counted, such as a preflight, can be denied but never becomes a check.
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -192,7 +176,7 @@ impl<'a> Judge<'a> {
         if keyless.ambiguous_cost {
             return self.ambiguous_cost(keyless);
         }
-        // A ban is that of the key, whatever its quota.
+        // A ban belongs to the key, whatever its quota.
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
         let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
         let offered = || {
@@ -204,7 +188,7 @@ impl<'a> Judge<'a> {
         };
         match lookup.find(&key, offered) {
             MaybeFuture::Ready(found) => self.check_tiered(keyless.draft, key, found),
-            MaybeFuture::Pending(tier) => self.waits(keyless, Stage::Tier(key, tier)),
+            MaybeFuture::Pending(tier) => self.waits(keyless, LookupStage::Tier(key, tier)),
         }
     }
 
@@ -217,7 +201,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Resolves a policy whose key could not be looked up, as [`OnFailure`] of the layer sets.
+    /// Resolves a policy whose key lookup failed, by the layer's [`OnFailure`].
     ///
     /// | rule | the policy denies missing keys or some values | any other policy |
     /// | --- | --- | --- |
@@ -233,7 +217,7 @@ impl<'a> Judge<'a> {
         match (rule, policy.rule_for_missing_key()) {
             (OnFailure::Allow, _) => Resolved::Skip(Skip::Unknown),
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::refused(Refusal::Failed(error)),
-            // Any client can make lookups fail, and one that does may be on the list.
+            // Any client can make lookups fail, and such a client may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
             (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
             (OnFailure::Fallback, _) => self.check_shared(keyless.draft, Key::new("unknown", "")),
@@ -256,26 +240,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Resolves to the check of a key that several clients share, which is never banned.
     fn check_shared(self, draft: CheckDraft, key: Key) -> Resolved {
         self.check(CheckDraft { bans: false, ..draft }, key)
     }
 
-    /// Resolves to a lookup, which starts when it is polled.
-    fn waits(self, keyless: Keyless, stage: Stage) -> Resolved {
+    fn waits(self, keyless: Keyless, stage: LookupStage) -> Resolved {
         let gate = Arc::clone(self.gate);
         Resolved::Waiting(Box::new(PendingPolicy { gate, keyless, stage, in_shadow: false, skipped: None }))
     }
 }
 
-impl Judge<'_> {
-    /// Resolves a policy for which the request has an ambiguous key.
-    ///
-    /// All ambiguous requests of a policy share one counter, with the policy's own quota. Where the key contains the
-    /// client's address, which is certain, those of one address share one, so that no client uses up the units of
-    /// others. A deny list of values refuses the request, as any of them may be the client's.
-    ///
-    /// The request counts in `tollgate_ambiguous_keys_total`, whatever becomes of it.
+impl PolicyResolver<'_> {
+    /// If the key contains the client's address, the requests of one address share a counter. Otherwise all
+    /// ambiguous requests share one. A deny list of values denies the request, because any of them may be the client's.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
@@ -285,8 +262,7 @@ impl Judge<'_> {
         if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
     }
 
-    /// Resolves a policy for which the request has a key, but an ambiguous cost: as one with an ambiguous key, unless the
-    /// policy bans keys, as no client may leave its ban that way.
+    /// Treats the cost as an ambiguous key, unless the policy bans keys, because no client may escape its ban.
     fn ambiguous_cost(self, keyless: Keyless) -> Resolved {
         self.note_ambiguous("a request has an ambiguous cost");
         if self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {
@@ -317,7 +293,7 @@ impl Judge<'_> {
         let Some((list, parts)) = list.zip(self.parts) else { return false };
         key::parts(self.policy.extractor()).into_iter().any(|part| match part.extract(parts) {
             MaybeFuture::Ready(found) => found.into_key().is_ok_and(|(key, _)| list.has_key(&key)),
-            // It would have to be looked up.
+            // The key would have to be looked up.
             MaybeFuture::Pending(_) => false,
         })
     }

@@ -1,11 +1,10 @@
-//! Admission: whether a request is admitted, by one decision over all policies that apply to it.
+//! Admission of a request, by one decision over all policies that apply to it.
 //!
-//! The head of a request comes in. Each policy is [resolved](Resolved): it does not apply, refuses the request by its
-//! key, is a check, or has a key or a quota to look up first. The first refusal ends it. The checks then go to the
-//! store as one call, and an [`Admitted`] request or a [`Refusal`] comes out.
+//! Each policy is [resolved](Resolved): it does not apply, denies the request by its key, is a check, or has a key or a
+//! quota to look up first. The first denial ends it. The checks then go to the store as one call.
 //!
-//! Nothing is looked up before all policies have been resolved by the head alone: a request that a later policy denies
-//! costs no lookup. And nothing is taken before all lookups have finished.
+//! Nothing is looked up before all policies have been resolved by the head alone, so a request that a later policy
+//! denies costs no lookup. Nothing is taken before all lookups have finished.
 
 mod judge;
 mod resolved;
@@ -16,44 +15,31 @@ use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 
-pub(crate) use self::judge::Judge;
-use self::resolved::Stage;
+pub(crate) use self::judge::PolicyResolver;
+use self::resolved::LookupStage;
 pub(crate) use self::resolved::{PendingPolicy, Resolved, Skip};
 use crate::core::{Decision, Error, Mode};
 use crate::http::account::{Admitted, RateLimitHandle};
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::{PendingCheck, Places, Plan};
 use crate::store::{Ask, Call, Check, Deciding, StoreDecision};
 use crate::telemetry::Timer;
 
-/// The admitted request, or the reason for which it is not admitted.
-///
-/// A refused request has nothing to settle. The account of an admitted one settles what it took, whatever becomes of
-/// the request.
-pub(crate) type Verdict = Result<Admitted, Refusal>;
+pub(crate) type AdmissionResult = Result<Admitted, Refusal>;
 
-/// The decision on a request, until its verdict is returned.
 pub(crate) enum Admission {
-    /// The verdict is known; `None` once it was returned.
-    Known(Option<Verdict>),
-    /// The store decides, within the layer's timeout.
-    ///
-    /// `places` are those of the policies in the decision, and `timer` runs since the call. If this is dropped, the
-    /// store may still take the units, and they stay taken.
+    /// `None` once it was returned.
+    Known(Option<AdmissionResult>),
+    /// If it is dropped, the store may still take the units, and they stay taken. `timer` runs since the call.
     Deciding { call: Call, places: Places, timer: Timer },
-    /// Keys or quotas are looked up, and then the store decides, both within one timeout.
-    ///
-    /// If this is dropped during the lookups, nothing is taken; the lookups themselves go on, and are cached.
-    Resolving(Pin<Box<dyn Future<Output = Verdict> + Send>>),
+    /// If it is dropped during lookups, nothing is taken, and the lookups continue.
+    Resolving(Pin<Box<dyn Future<Output = AdmissionResult> + Send>>),
 }
 
 impl Admission {
-    /// Begins to decide on a request. A store that decides at once makes the verdict known here.
-    ///
-    /// What `outside` decided, which is a clone of the layer, is not decided again.
-    pub(crate) fn of(gate: &Arc<Gate>, parts: &Parts, outside: Option<&Decision>) -> Self {
+    pub(crate) fn new(gate: &Arc<LayerState>, parts: &Parts, outside: Option<&Decision>) -> Self {
         let mut plan = Plan::default();
         let lacking = match resolve(gate, parts, outside, &mut plan) {
             Ok(lacking) => lacking,
@@ -69,7 +55,7 @@ impl Admission {
         Self::after_lookups(gate, plan, lacking)
     }
 
-    fn by(gate: &Arc<Gate>, plan: Plan<PendingPolicy>) -> Self {
+    fn by(gate: &Arc<LayerState>, plan: Plan<PendingPolicy>) -> Self {
         let Plan { places, mut checks, .. } = plan;
         let timer = gate.limits.telemetry.start();
         let deciding = gate.limits.store.begin(&checks, Ask::default());
@@ -82,7 +68,7 @@ impl Admission {
         }
     }
 
-    fn after_lookups(gate: &Arc<Gate>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
+    fn after_lookups(gate: &Arc<LayerState>, plan: Plan<PendingPolicy>, mut lacking: Lacking) -> Self {
         let gate = Arc::clone(gate);
         Admission::Resolving(Box::pin(async move {
             match gate.limits.decide(plan).await {
@@ -98,12 +84,8 @@ impl Admission {
         }))
     }
 
-    /// Polls for the verdict; `gate` is that of the request's beginning.
-    ///
-    /// # Panics
-    ///
-    /// If the verdict was returned before.
-    pub(crate) fn poll(&mut self, gate: &Arc<Gate>, cx: &mut Context<'_>) -> Poll<Verdict> {
+    /// Panics if the verdict was returned before. `gate` is the request's own.
+    pub(crate) fn poll(&mut self, gate: &Arc<LayerState>, cx: &mut Context<'_>) -> Poll<AdmissionResult> {
         match self {
             Admission::Known(verdict) => Poll::Ready(verdict.take().expect("an admission is polled until it is ready")),
             Admission::Deciding { call, places, timer } => {
@@ -119,10 +101,9 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
 
-/// Resolves all policies by the head of a request, into the plan, but those that have counted it `outside`; returns the
-/// refusal of the first that refuses.
+/// Leaves out policies that have counted the request `outside`. Stops at the first denial.
 fn resolve(
-    gate: &Arc<Gate>,
+    gate: &Arc<LayerState>,
     parts: &Parts,
     outside: Option<&Decision>,
     plan: &mut Plan<PendingPolicy>,
@@ -136,7 +117,7 @@ fn resolve(
             gate.limits.warned.twice();
             continue;
         }
-        match Judge::resolve(gate, place, parts, true) {
+        match PolicyResolver::resolve(gate, place, parts, true) {
             Resolved::Check(check) => {
                 if check.is_only_for_ban() {
                     lacking.add(gate, place, Skip::Scope);
@@ -154,18 +135,16 @@ fn resolve(
     Ok(lacking)
 }
 
-/// Whether a request lacks the key of a policy, so that perhaps nothing limits it.
+/// The keys that a request lacks, so that perhaps nothing limits it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lacking {
-    /// The first policy whose key it lacks, unless that is said to be meant.
+    /// First policy whose key is missing, unless this is declared as intended.
     policy: Option<usize>,
-    /// A layer outside limits it, or the client is on an allow list.
     is_limited: bool,
 }
 
 impl Lacking {
-    /// Adds why the policy at a place does not count the request, and counts that.
-    fn add(&mut self, gate: &Gate, place: usize, skip: Skip) {
+    fn add(&mut self, gate: &LayerState, place: usize, skip: Skip) {
         if let Some(reason) = skip.reason() {
             gate.skips[place].skipped(reason);
         }
@@ -175,9 +154,8 @@ impl Lacking {
         }
     }
 
-    /// Warns if no policy counts the request. A look at a ban limits nothing, nor does shadow mode, unless the policy is
-    /// in it as well.
-    fn warn_unless_limited(self, gate: &Gate, checks: &[Check]) {
+    /// A peek at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
+    fn warn_unless_limited(self, gate: &LayerState, checks: &[Check]) {
         let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();
         let limits = |check: &Check| !check.is_only_for_ban() && (check.mode == Mode::Enforce || check.mode == mode);
@@ -198,18 +176,18 @@ impl PendingCheck for PendingPolicy {
         let place = self.place();
         loop {
             let resolved = match &mut self.stage {
-                Stage::Key(pending) => {
+                LookupStage::Key(pending) => {
                     let extracted = pending.await;
-                    Judge::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
+                    PolicyResolver::without_parts(&self.gate, place).resolve_key(self.keyless.clone(), extracted)
                 }
-                Stage::Tier(key, pending) => {
+                LookupStage::Tier(key, pending) => {
                     let found = pending.await;
                     let draft = self.keyless.draft.clone();
-                    Judge::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
+                    PolicyResolver::without_parts(&self.gate, place).check_tiered(draft, key.clone(), found)
                 }
             };
             match resolved {
-                // A key may be followed by a quota.
+                // After a key, its quota may have to be looked up.
                 Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
                 Resolved::Check(check) => {
                     self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
@@ -226,16 +204,19 @@ impl PendingCheck for PendingPolicy {
     }
 }
 
-/// Counts a refusal that came before the store decided, and returns it.
-fn counted(gate: &Gate, refusal: Refusal) -> Refusal {
+fn counted(gate: &LayerState, refusal: Refusal) -> Refusal {
     if let Some(reason) = refusal.undecided() {
         gate.limits.telemetry.undecided(reason);
     }
     refusal
 }
 
-/// Returns the verdict of a decision, after counting and logging it.
-fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<StoreDecision, Error>) -> Verdict {
+fn verdict(
+    gate: &Arc<LayerState>,
+    places: &[usize],
+    timer: Timer,
+    decided: Result<StoreDecision, Error>,
+) -> AdmissionResult {
     let mut decided = match decided {
         Ok(decided) => decided,
         Err(error) => {
@@ -244,7 +225,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
         }
     };
     if let Some(refused) = gate.refusal_of(&decided) {
-        // A request of a layer that counts in units takes nothing.
+        // A request of a layer that counts other units takes nothing.
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
@@ -256,7 +237,7 @@ fn verdict(gate: &Arc<Gate>, places: &[usize], timer: Timer, decided: Result<Sto
     }
 }
 
-fn log_denials(gate: &Gate, decision: &Decision) {
+fn log_denials(gate: &LayerState, decision: &Decision) {
     let [refused, shadow_refused] = &*gate.refusals;
     for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
         let (policy, retry_after) = (outcome.policy(), outcome.retry_after());

@@ -1,7 +1,7 @@
-//! The values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
+//! Values of `RateLimit-Policy` (`q`, and `w` or `qu`, of each policy) and `RateLimit` (`r` and `t` of each outcome).
 //!
-//! Both are Lists of structured fields (RFC 9651). The formulas are those of draft-ietf-httpapi-ratelimit-headers-11, with the choices this crate
-//! makes where the draft leaves them open.
+//! Both are Lists of structured fields (RFC 9651). The formulas are from draft-ietf-httpapi-ratelimit-headers-11, with
+//! this crate's choices where the draft leaves them open.
 
 use std::time::Duration;
 
@@ -11,17 +11,14 @@ use smallvec::SmallVec;
 
 use crate::core::{Digits, Outcome, Quota};
 
-/// The unit of a quota whose units are slots.
 pub(super) const AT_ONCE: &str = "concurrent-requests";
 
-/// A field while it is written: a List of quoted names with parameters, mostly Integers.
 #[derive(Debug, Default)]
 pub(super) struct ListField {
     bytes: SmallVec<[u8; 128]>,
 }
 
 impl ListField {
-    /// Adds a policy to `RateLimit-Policy`, perhaps in another unit than requests.
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, unit: Option<&str>) {
         self.member(name);
         self.parameter(b'q', q);
@@ -35,17 +32,16 @@ impl ListField {
         }
     }
 
-    /// Adds an outcome to `RateLimit`, with `later` seconds of jitter in its `t`.
+    /// `later` is jitter in seconds, added to `t`.
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
         let (r, t) = left(outcome, advertised);
         self.member(outcome.policy());
         self.parameter(b'r', r);
         if let Some(t) = t {
-            self.parameter(b't', (t + later).min(LARGEST));
+            self.parameter(b't', (t + later).min(MAX_INTEGER));
         }
     }
 
-    /// Returns the value, unless the list is empty.
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
         (!value.is_empty()).then_some(value)
@@ -62,14 +58,14 @@ impl ListField {
 
     fn parameter(&mut self, name: u8, number: u64) {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
-        self.bytes.extend_from_slice(Digits::of(number).as_bytes());
+        self.bytes.extend_from_slice(Digits::new(number).as_bytes());
     }
 }
 
-/// The largest Integer of a structured field (RFC 9651 §3.3.1).
-pub(crate) const LARGEST: u64 = 999_999_999_999_999;
+/// Largest Integer of a structured field (RFC 9651 §3.3.1).
+pub(crate) const MAX_INTEGER: u64 = 999_999_999_999_999;
 
-/// A quota as it is advertised: `q` units in `w` seconds, or at once if there is no `w`.
+/// Advertised quota: `q` units in `w` seconds, or at once without `w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Advertised {
     pub(crate) q: u64,
@@ -80,24 +76,24 @@ impl Advertised {
     /// Returns the shortest whole number of seconds in which the capacity is refilled, and the units refilled by then.
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
-    /// more than the limit. Slots have no window.
-    /// Of a calendar it is the usual length of its windows: see [`of_outcome`](Self::of_outcome).
-    pub(crate) fn of(quota: &Quota) -> Self {
+    /// more than the limit. Slots have no window. A calendar has the usual length of its windows: see
+    /// [`of_outcome`](Self::from_outcome).
+    pub(crate) fn from_quota(quota: &Quota) -> Self {
         Self::over(quota, quota.window())
     }
 
-    /// Returns the same for an outcome: of a calendar, the length of the very window that counts.
-    pub(crate) fn of_outcome(outcome: &Outcome) -> Self {
+    /// A calendar has the length of the very window that counts.
+    pub(crate) fn from_outcome(outcome: &Outcome) -> Self {
         Self::over(outcome.quota(), outcome.window())
     }
 
     fn over(quota: &Quota, window: Duration) -> Self {
         if quota.facts().held {
-            return Self { q: quota.limit().min(LARGEST), w: None };
+            return Self { q: quota.limit().min(MAX_INTEGER), w: None };
         }
         let seconds = window.as_secs();
         if quota.capacity() <= quota.limit() && window.subsec_nanos() == 0 {
-            return Self { q: quota.limit().min(LARGEST), w: Some(seconds.min(LARGEST)) };
+            return Self { q: quota.limit().min(MAX_INTEGER), w: Some(seconds.min(MAX_INTEGER)) };
         }
         let limit = u128::from(quota.limit());
         let capacity = limit.max(quota.capacity().into());
@@ -109,20 +105,19 @@ impl Advertised {
 }
 
 fn clamp(number: u128) -> u64 {
-    u64::try_from(number).unwrap_or(LARGEST).min(LARGEST)
+    u64::try_from(number).unwrap_or(MAX_INTEGER).min(MAX_INTEGER)
 }
 
-/// Returns whole seconds, rounded up, at most [`LARGEST`].
+/// Rounds up, to at most [`MAX_INTEGER`].
 pub(crate) fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(LARGEST)
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(MAX_INTEGER)
 }
 
-/// Returns the parameters of a member of `RateLimit`, for an outcome of a quota that is advertised as `q` and `w`: `r`, the
-/// units left, and `t`, the seconds that these have to last, or until units are left; no `t` if no wait changes `r`, or it
-/// is not known when slots are free.
+/// Returns `r`, the units left, and `t` in seconds. No `t` if no wait changes `r`, or it is not known when slots are
+/// free.
 ///
-/// If nothing is left, or the request is refused, `t` is its wait. Else it is how long `r` units last at the rate of the
-/// quota, or the time until the window ends, if that is longer.
+/// If nothing is left, or the request is denied, `t` is its wait. Otherwise it is how long `r` units last at the rate
+/// of the quota, or the time until the window ends, if that is longer.
 fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>) {
     let r = outcome.remaining().min(q);
     let Some(w) = w else { return (r, None) };
@@ -133,23 +128,22 @@ fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>
         Some(product) => product.div_ceil(q),
         None => clamp((u128::from(r) * u128::from(w)).div_ceil(u128::from(q))),
     };
-    // It is none for algorithms that refill bit by bit.
+    // `None` for algorithms that refill bit by bit.
     let window_end = outcome.quota().window_end(outcome.reset_after());
     (r, Some(window_end.map_or(refilled, |end| refilled.max(whole_seconds(end)))))
 }
 
-/// Returns the units that are not left, where `left` are: of the capacity, as a bucket with a burst below the limit
-/// never holds more.
+/// Returns the units of the capacity that are not left, because a bucket with a burst below the limit never holds more.
 pub(crate) fn used(outcome: &Outcome, left: u64) -> u64 {
-    let Advertised { q, .. } = Advertised::of(outcome.quota());
+    let Advertised { q, .. } = Advertised::from_quota(outcome.quota());
     outcome.quota().capacity().min(q).saturating_sub(left)
 }
 
 pub(crate) fn number(number: u64) -> HeaderValue {
     // `HeaderValue::from` would allocate twice, and most numbers need not be allocated at all.
-    let value = match Digits::of_small(number) {
+    let value = match Digits::small(number) {
         Some(digits) => HeaderValue::from_maybe_shared(Bytes::from_static(digits)),
-        None => HeaderValue::from_bytes(Digits::of(number).as_bytes()),
+        None => HeaderValue::from_bytes(Digits::new(number).as_bytes()),
     };
     value.expect("digits are visible ASCII")
 }
@@ -158,28 +152,17 @@ pub(crate) fn number(number: u64) -> HeaderValue {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn advertised(quota: Quota, q: u64, w: u64) {
-        assert_eq!(Advertised::of(&quota), Advertised { q, w: Some(w) });
-        assert!(q >= quota.capacity());
-    }
-
     #[test]
-    fn whole_second_windows_are_advertised_as_configured() {
-        advertised(Quota::per_minute(100), 100, 60);
-        advertised(Quota::per_hour(5_000).burst(200), 5_000, 3_600);
-        advertised(Quota::fixed_window(7, Duration::from_secs(86_400)), 7, 86_400);
-    }
-
-    #[test]
-    fn a_burst_above_the_limit_is_never_more_than_q() {
-        advertised(Quota::per_second(10).burst(100), 100, 10);
-        advertised(Quota::per_second(10).burst(101), 110, 11);
-    }
-
-    #[test]
-    fn windows_of_less_than_a_second_are_advertised_by_the_second() {
-        advertised(Quota::token_bucket(5, Duration::from_millis(100)), 50, 1);
-        advertised(Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1);
+    fn a_quota_is_advertised_over_whole_seconds_and_with_no_more_than_its_burst() {
+        for (quota, q, w) in [
+            (Quota::per_hour(5_000).burst(200), 5_000, 3_600),
+            (Quota::fixed_window(7, Duration::from_secs(86_400)), 7, 86_400),
+            (Quota::per_second(10).burst(100), 100, 10),
+            (Quota::per_second(10).burst(101), 110, 11),
+            (Quota::token_bucket(5, Duration::from_millis(100)), 50, 1),
+            (Quota::fixed_window(1, Duration::from_micros(1)), 1_000_000, 1),
+        ] {
+            assert_eq!(Advertised::from_quota(&quota), Advertised { q, w: Some(w) }, "{quota}");
+        }
     }
 }

@@ -1,8 +1,8 @@
-//! Merges headers with those that an inner layer or an upstream has set, so that the stricter limit is seen.
+//! Merging with headers that an inner layer or an upstream has set, so that clients see the stricter limit.
 //!
-//! `RateLimit` and `RateLimit-Policy` of this draft are merged as one line. All other forms are only read: those of
-//! older drafts (`RateLimit: limit=10, remaining=4, reset=7`, `RateLimit-Remaining`), and `X-RateLimit-*` of any kind.
-//! They stay as they are, and ours is left out, unless ours is the stricter limit: then they are removed.
+//! `RateLimit` and `RateLimit-Policy` of this draft are merged as one line. All other forms are only read: older drafts
+//! (`RateLimit: limit=10, remaining=4, reset=7`, `RateLimit-Remaining`), and `X-RateLimit-*` of any kind. If ours is
+//! the stricter limit, they are removed. Otherwise they do not change, and ours is left out.
 
 use std::cmp::Reverse;
 
@@ -14,26 +14,23 @@ use sfv::{BareItem, Item, List, ListEntry, Parser};
 pub(super) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(super) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// A number from which a reset is Unix time, as no window is that many seconds long.
+/// From this number on, a reset is Unix time, because no window is that many seconds long.
 const UNIX_TIME: u64 = 1_000_000_000;
 
-/// What the earlier headers of a response promise. What cannot be read promises nothing.
+/// Promises of a response's earlier headers. Unreadable headers promise nothing.
 pub(super) struct Earlier {
-    /// The fewest units that are left, and the most seconds until there are more.
+    /// Fewest units left, and most seconds until there are more.
     left: u64,
     wait: u64,
-    /// Whether there is a `RateLimit`.
     has_list: bool,
-    /// Whether other headers than `RateLimit` and `RateLimit-Policy` have a limit, its reset, or what is left.
     has_others: bool,
-    /// Whether ours can be members of `RateLimit` and `RateLimit-Policy`: those are of this draft, and have none of our
-    /// policies' names.
+    /// `true` if they are of this draft, and have none of our policies' names.
     pub(super) are_lists: bool,
 }
 
 #[inline]
 pub(super) fn is_of_limit(name: &HeaderName) -> bool {
-    // Of each response all names are looked at, and most begin otherwise.
+    // Checked first, because all names of each response are compared, and most begin otherwise.
     name.as_str().starts_with(['r', 'x']) && (name == RETRY_AFTER || suffix(name).is_some())
 }
 
@@ -47,7 +44,7 @@ fn is_list(name: &HeaderName) -> bool {
 }
 
 impl Earlier {
-    pub(super) fn of(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
+    pub(super) fn parse(headers: &HeaderMap, now: u64, is_ours: impl Fn(&[u8]) -> bool) -> Self {
         let mut earlier = Self { left: u64::MAX, wait: 0, has_list: false, has_others: false, are_lists: true };
         let mut has_left = false;
         for (name, value) in headers {
@@ -63,15 +60,15 @@ impl Earlier {
                 earlier.has_others |= says_left || suffix.contains("limit") || suffix.contains("reset");
             }
         }
-        // There is a limit, but not what is left of it. Ours is stricter if it is used up, too, as it says for how long.
+        // There is a limit, but not its remaining units. Ours is stricter if it is used up, too, because it says for
+        // how long.
         if earlier.has_others && !has_left {
             earlier.left = 0;
         }
         earlier
     }
 
-    /// Reads the numbers of a value, whose own names are those of parameters or that of the header; returns whether it
-    /// says how much is left. Names in quotes may look like numbers: that can only make it stricter.
+    /// Returns `true` if the value says how much is left. Numbers in quoted names can only make it stricter.
     fn read(&mut self, header: &HeaderName, value: &HeaderValue, now: u64) -> bool {
         let mut has_left = false;
         for part in value.as_bytes().split(|byte| matches!(byte, b',' | b';')) {
@@ -89,18 +86,15 @@ impl Earlier {
         has_left
     }
 
-    /// Returns whether they promise more than a limit with so many units left, and so many seconds until it has all.
     pub(super) fn promise_more(&self, left: u64, wait: u64) -> bool {
         (left, Reverse(wait)) < (self.left, Reverse(self.wait))
     }
 
-    /// Returns whether ours may stand in `RateLimit` beside them: not where clients would read only ours, in place of
-    /// another form.
+    /// Returns `false` where clients would read only ours, in place of another form.
     pub(super) fn take_members(&self) -> bool {
         self.are_lists && (self.has_list || !self.has_others)
     }
 
-    /// Removes what ours replaces: the lists if they do not take ours, and all other forms.
     pub(super) fn remove(&self, headers: &mut HeaderMap, writes_lists: bool, writes_legacy: bool) {
         if !writes_lists || !self.are_lists {
             headers.remove(RATELIMIT);
@@ -116,7 +110,6 @@ impl Earlier {
     }
 }
 
-/// Adds members to a List field, as one line; `first` puts them before the earlier ones.
 pub(super) fn merge(headers: &mut HeaderMap, name: HeaderName, ours: &HeaderValue, first: bool) {
     let mut values: Vec<&[u8]> =
         headers.get_all(&name).iter().filter(|value| !is_empty(value)).map(HeaderValue::as_bytes).collect();
@@ -130,7 +123,6 @@ fn is_empty(value: &HeaderValue) -> bool {
     value.as_bytes().trim_ascii().is_empty()
 }
 
-/// Returns whether a line begins with a quoted name, as it does in this draft, and in no older one.
 #[cfg(not(feature = "merge-headers"))]
 fn is_of_this_draft(line: &[u8], _: &str) -> bool {
     line.trim_ascii_start().starts_with(b"\"")
@@ -143,7 +135,6 @@ fn is_of_this_draft(line: &[u8], required: &str) -> bool {
 }
 
 #[cfg(feature = "merge-headers")]
-/// Returns whether a member is a quoted name with whole units, and with whole seconds if it has any.
 fn is_member(item: &Item, required: &str) -> bool {
     let are_whole = |name: &str| item.params.get(name).is_none_or(is_whole);
     let has_units = item.params.get(required).is_some_and(is_whole);

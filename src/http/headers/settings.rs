@@ -1,11 +1,9 @@
-//! The settings of headers: which are sent, in which syntax.
-
 use std::time::Duration;
 
-use super::fields::LARGEST;
+use super::fields::MAX_INTEGER;
 use crate::core::random;
 
-/// The draft of the IETF that `RateLimit` and `RateLimit-Policy` follow.
+/// IETF draft that `RateLimit` and `RateLimit-Policy` follow.
 ///
 /// A draft is not a standard, and no compliance is claimed.
 ///
@@ -26,42 +24,43 @@ pub enum Draft {
     Draft11,
 }
 
-/// The headers in which clients receive their limits, for [`RateLimitLayer::headers`](crate::RateLimitLayer::headers).
+/// Headers in which clients receive their limits, for [`RateLimitLayer::headers`](crate::RateLimitLayer::headers).
 ///
-/// The default of a layer is [`both`](Self::both). `Retry-After` is always sent with a refusal, if a wait can help.
+/// The default of a layer is [`both`](Self::both). `Retry-After` is always sent with a denial, if a wait can help.
 ///
 /// | header | value |
 /// | --- | --- |
-/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled); of a concurrency `q` and `qu="concurrent-requests"`; of bytes also `qu="content-bytes"` |
-/// | `RateLimit` | for each policy that applies, or of a refusal each that refuses: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more; absent of a concurrency) |
+/// | `RateLimit-Policy` | for each policy that applies: its name, `q` (units) and `w` (seconds in which they are refilled). A concurrency has `q` and `qu="concurrent-requests"`. Bytes also have `qu="content-bytes"` |
+/// | `RateLimit` | for each policy that applies, or in a denial each that denies: its name, `r` (units left) and `t` (seconds: how long these have to last, or if none are left, the wait for more; absent for a concurrency) |
 /// | `X-RateLimit-Limit` | the limit of the binding policy, in units |
 /// | `X-RateLimit-Remaining` | its units left |
-/// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds); absent of a concurrency |
+/// | `X-RateLimit-Reset` | when all its units are available again: Unix time, or [seconds from now](Self::reset_in_seconds); absent for a concurrency |
 /// | `X-RateLimit-Used` | its units that are not left, with [`used`](Self::used) |
 /// | `X-RateLimit-Resource` | its name, with [`resource`](Self::resource) |
 ///
-/// The binding policy is the one with the fewest units left, where a concurrency is left out if there are others, or of a
-/// refusal the one with the longest wait. When a request ends that holds a slot is not known: so `Retry-After` of a
-/// concurrency is a guess, 1 s.
+/// The binding policy is the one with the fewest units left, where a concurrency is left out if there are others. In a
+/// denial it is the one with the longest wait. It is not known when a request that holds a slot ends, so `Retry-After`
+/// of a concurrency is a guess, 1 s.
 ///
 /// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in none
 /// of them.
 ///
 /// # Headers of inner services
 ///
-/// Where the inner service or an upstream has set headers of a limit, no header promises more than the stricter limit,
-/// which is the one that leaves less, or of as many units the one with the later reset:
+/// If the inner service or an upstream has set headers of a limit, no header promises more than the stricter limit. The
+/// stricter limit leaves fewer units, or of as many units has the later reset:
 ///
-/// - `RateLimit` and `RateLimit-Policy` of this draft get the members of both, except in a refusal from inside, which
-///   stays as it is.
+/// - `RateLimit` and `RateLimit-Policy` of this draft get the members of both, except in a denial from inside, which
+///   does not change.
 /// - Headers of all other forms are compared: older drafts (`RateLimit: limit=10, remaining=4, reset=7`,
-///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. Where ours is the stricter limit, they are
-///   removed. Else they stay as they are, and what is left of ours is not written; nor is it if theirs cannot be read.
-/// - Two services with a policy of one name look like one policy to clients, so only the stricter is listed, without
-///   other policies of that service: rename one of them.
+///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. If ours is the stricter limit, they are
+///   removed. Otherwise they do not change, and the units left of ours are not written. The same holds if they cannot
+///   be read.
+/// - Clients take two services with a policy of one name for one policy, so only the stricter is listed, without other
+///   policies of that service: rename one of them.
 ///
 /// Without the feature `merge-headers` a line of `RateLimit` or `RateLimit-Policy` is taken for one of this draft if it
-/// begins with a quoted name; with it, each member is checked.
+/// begins with a quoted name. With it, each member is checked.
 ///
 /// # Examples
 ///
@@ -77,11 +76,10 @@ pub enum Draft {
 pub struct RateLimitHeaders {
     pub(super) dialect: Option<Draft>,
     pub(super) legacy: bool,
-    /// Whether `X-RateLimit-Reset` counts from the response, and not in Unix time.
     pub(super) reset_in_seconds: bool,
     pub(super) used: bool,
     pub(super) resource: bool,
-    /// The most that is added to the waits of a refusal, in seconds.
+    /// Bound of the random addition to waits, in seconds.
     jitter: u64,
 }
 
@@ -102,12 +100,12 @@ impl RateLimitHeaders {
         Self { dialect: Some(Draft::default()), ..Self::none() }
     }
 
-    /// Sends `X-RateLimit-Limit`, `-Remaining` and `-Reset` only, as many APIs do.
+    /// Sends `X-RateLimit-Limit`, `-Remaining` and `-Reset` only, like many APIs.
     pub fn legacy() -> Self {
         Self { legacy: true, ..Self::none() }
     }
 
-    /// Sends `Retry-After` with refusals, and nothing else.
+    /// Sends `Retry-After` with denials, and nothing else.
     ///
     /// # Examples
     ///
@@ -135,21 +133,21 @@ impl RateLimitHeaders {
         Self { reset_in_seconds: true, ..self }
     }
 
-    /// Adds `X-RateLimit-Used` to the legacy headers, if those are sent.
+    /// Adds `X-RateLimit-Used` to the legacy headers, if these are sent.
     pub fn used(self) -> Self {
         Self { used: true, ..self }
     }
 
-    /// Adds `X-RateLimit-Resource`, the name of the policy that binds, to the legacy headers, if those are sent.
+    /// Adds `X-RateLimit-Resource`, the name of the binding policy, to the legacy headers, if these are sent.
     pub fn resource(self) -> Self {
         Self { resource: true, ..self }
     }
 
-    /// Sets how much time is added to the waits of a refusal, instead of none: at random, up to `most`.
+    /// Adds up to `most` of random jitter to the waits of a denial, instead of none.
     ///
-    /// So clients that were refused together do not retry together. It is rounded down to whole seconds, and is the
-    /// same in all waits of one response, of which the time in `X-RateLimit-Reset` is none. A shorter wait than the
-    /// header's may still be served: the limits themselves do not change.
+    /// So clients that were denied together do not retry together. It is rounded down to whole seconds, and is the same
+    /// in all waits of one response. The time in `X-RateLimit-Reset` is no wait. A shorter wait than the header's may
+    /// still be served: the limits themselves do not change.
     ///
     /// # Examples
     ///
@@ -161,15 +159,14 @@ impl RateLimitHeaders {
     /// # let _ = headers;
     /// ```
     pub fn jitter(self, most: Duration) -> Self {
-        Self { jitter: most.as_secs().min(LARGEST), ..self }
+        Self { jitter: most.as_secs().min(MAX_INTEGER), ..self }
     }
 
-    /// Returns the jitter of one refusal in seconds, which is added to all of its waits.
+    /// In seconds, the same for all waits of one denial.
     pub(crate) fn later(&self) -> u64 {
         if self.jitter > 0 { random::up_to(self.jitter) } else { 0 }
     }
 
-    /// Returns the same in milliseconds, for gRPC.
     pub(crate) fn later_millis(&self) -> u64 {
         if self.jitter > 0 { random::up_to(self.jitter.saturating_mul(1_000)) } else { 0 }
     }

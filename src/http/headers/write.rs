@@ -1,8 +1,8 @@
-//! Writes the headers of the limits into a response.
+//! Writing of the headers into a response.
 //!
-//! A refusal is this crate's own response, so its headers are just inserted. The response of the inner service may have
-//! such headers already, of a nested layer or an upstream: if it has, they are merged, and a refusal inside is never
-//! made to look as if there were units left.
+//! A denial is this crate's own response, so its headers are just inserted. The response of the inner service may have
+//! such headers already, from a nested layer or an upstream. They are merged, and a denial inside never appears to have
+//! units left.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 /// Returns the headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
 /// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later
-/// version may have more. The last three are for calls of gRPC-Web.
+/// version may have more. The last three are for gRPC-Web calls.
 ///
 /// # Examples
 ///
@@ -40,46 +40,40 @@ pub fn exposed_headers() -> Vec<HeaderName> {
     of_limits.into_iter().chain([PUSHBACK, STATUS, MESSAGE]).collect()
 }
 
-/// The `Cache-Control` of every refusal: it is true only now, and only for this client.
+/// Denials are not stored, because they are true only now and only for this client.
 pub(crate) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// The type of problem documents.
 pub(crate) const PROBLEM: HeaderValue = HeaderValue::from_static("application/problem+json");
 
-/// Most headers of a decision, and those of a refusal with a document.
 const USUAL: usize = 5;
-const MOST: usize = 8;
+const MAX_FIELDS: usize = 8;
 
-/// Writes the headers of a layer's policies.
 #[derive(Clone, Debug)]
 pub(crate) struct HeaderWriter {
     headers: RateLimitHeaders,
     policies: Vec<Rendered>,
-    /// `RateLimit-Policy` of all policies as they are configured; `None` if no policy is shown.
+    /// `RateLimit-Policy` of all policies as configured. `None` if no policy is advertised.
     value: Option<HeaderValue>,
 }
 
-/// What does not change from response to response of a policy as it is configured.
 #[derive(Clone, Debug)]
 struct Rendered {
     configured: Limit,
     is_shown: bool,
-    /// What its units are, unless they are requests.
+    /// Counted unit, unless it is requests.
     unit: Option<&'static str>,
     advertised: Advertised,
-    /// `X-RateLimit-Limit`.
     limit: HeaderValue,
 }
 
 impl Rendered {
     fn new(policy: &Policy) -> Self {
-        let (is_shown, advertised) = (policy.is_shown(), Advertised::of(policy.quota()));
+        let (is_shown, advertised) = (policy.is_shown(), Advertised::from_quota(policy.quota()));
         let (configured, unit) = (policy.rule().limit(None), policy.options().unit);
         Self { configured, is_shown, unit, advertised, limit: number(advertised.q) }
     }
 
-    /// Returns whether an outcome is that of the policy as it is configured, and its header is as it was rendered: never
-    /// if it has windows of a calendar, which differ in length.
+    /// Calendar windows are never rendered before, because they differ in length.
     fn is_of(&self, outcome: &Outcome) -> bool {
         outcome.name_and_quota() == &self.configured
             && self.configured.quota.calendar().is_none()
@@ -87,7 +81,6 @@ impl Rendered {
     }
 }
 
-/// The outcome that binds, with its quota as it is advertised, and `X-RateLimit-Limit` of that if it was rendered before.
 #[derive(Clone, Copy)]
 struct Bound<'a> {
     outcome: &'a Outcome,
@@ -104,7 +97,6 @@ impl HeaderWriter {
         self.headers = headers;
     }
 
-    /// Sets the policies, and renders what does not change from response to response.
     pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
         self.policies = policies.iter().map(Rendered::new).collect();
         let mut field = ListField::default();
@@ -118,7 +110,6 @@ impl HeaderWriter {
         &self.headers
     }
 
-    /// Returns whether nothing but `Retry-After` is sent.
     #[inline]
     pub(crate) fn are_none(&self) -> bool {
         self.headers.dialect.is_none() && !self.headers.legacy
@@ -132,17 +123,16 @@ impl HeaderWriter {
         if !headers.keys().any(is_of_limit) {
             return self.insert(headers, decision, binding, decision.outcomes().iter(), 0);
         }
-        // Units that are left here must not make a client retry sooner than a refusal inside allows.
+        // Units that are left here must not make a client retry sooner than a denial inside allows.
         self.merge(headers, decision, binding.filter(|_| status != StatusCode::TOO_MANY_REQUESTS));
     }
 
-    /// Merges the headers with those that an inner layer or an upstream has set, so that none promises more than the
-    /// stricter limit; without `binding` no units that are left are written.
+    /// Without `binding` no remaining units are written.
     fn merge(&self, headers: &mut HeaderMap, decision: &Decision, binding: Option<&Outcome>) {
         let (writes_lists, writes_legacy) = (self.headers.dialect.is_some(), self.headers.legacy);
         let shown = || decision.outcomes().iter().filter(|outcome| self.shows(outcome));
         let is_ours = |name: &[u8]| shown().any(|outcome| outcome.policy().as_bytes() == name);
-        let earlier = Earlier::of(headers, unix_time().as_secs(), is_ours);
+        let earlier = Earlier::parse(headers, unix_time().as_secs(), is_ours);
         let wait = |outcome: &Outcome| if outcome.is_held() { 0 } else { whole_seconds(outcome.reset_after()) };
         let stricter = binding.filter(|outcome| earlier.promise_more(outcome.remaining(), wait(outcome)));
         if stricter.is_some() {
@@ -163,7 +153,7 @@ impl HeaderWriter {
         }
     }
 
-    /// Writes the headers of a refusal, over any of the same names, with `later` seconds of jitter if a wait can help.
+    /// Overwrites headers of the same names. `later` is the jitter in seconds, added if a wait can help.
     pub(crate) fn write_refusal(&self, headers: &mut HeaderMap, decision: &Decision, later: u64) {
         if self.are_none() {
             return;
@@ -172,9 +162,9 @@ impl HeaderWriter {
         self.insert(headers, decision, self.binding(decision), decision.denied_by(), later);
     }
 
-    /// Returns the headers of a refusal with a document; `wait` is in how many seconds to retry.
+    /// `wait` is in seconds.
     pub(crate) fn of_document(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(MOST);
+        let mut headers = HeaderMap::with_capacity(MAX_FIELDS);
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = wait {
@@ -184,7 +174,6 @@ impl HeaderWriter {
         headers
     }
 
-    /// Inserts the headers of a decision; `outcomes` are the members of `RateLimit`.
     fn insert<'a>(
         &'a self,
         headers: &mut HeaderMap,
@@ -194,7 +183,7 @@ impl HeaderWriter {
         later: u64,
     ) {
         let binding = binding.map(|outcome| self.bound(outcome));
-        // Once for all of them, as a map that has to grow is rebuilt.
+        // Reserved once, because a map that grows is rebuilt.
         headers.reserve(USUAL);
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
@@ -209,8 +198,6 @@ impl HeaderWriter {
         }
     }
 
-    /// Returns `RateLimit-Policy`: rendered before, unless policies do not apply, have the quota of a tier, or
-    /// count by a calendar.
     fn policy_value(&self, decision: &Decision) -> Option<HeaderValue> {
         let outcomes = decision.outcomes();
         if outcomes.len() == self.policies.len()
@@ -221,13 +208,12 @@ impl HeaderWriter {
         let mut field = ListField::default();
         for outcome in outcomes.iter().filter(|outcome| self.shows(outcome)) {
             let unit = self.policy(outcome).and_then(|policy| policy.unit);
-            field.policy(outcome.policy(), Advertised::of_outcome(outcome), unit);
+            field.policy(outcome.policy(), Advertised::from_outcome(outcome), unit);
         }
         field.finish()
     }
 
-    /// Returns the outcome that binds, among those that clients may see: of an admitted request the one with the least
-    /// left, where slots are left out if there are others, of a refused one that with the longest wait.
+    /// Returns the outcome with the least left, without slots if there are others, or the longest wait.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
         let shown = |outcome: &&Outcome| self.shows(outcome);
         let binding = decision.binding().filter(shown);
@@ -241,13 +227,12 @@ impl HeaderWriter {
         }
     }
 
-    /// Returns an outcome with its quota as it is advertised, which was rendered before unless it is that of a tier.
     fn bound<'a>(&'a self, outcome: &'a Outcome) -> Bound<'a> {
         let quota = outcome.quota();
         let rendered = self.policies.iter().find(|policy| policy.configured.quota == *quota);
         let advertised = match rendered {
             Some(rendered) if quota.calendar().is_none() => rendered.advertised,
-            _ => Advertised::of_outcome(outcome),
+            _ => Advertised::from_outcome(outcome),
         };
         Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
     }
@@ -261,12 +246,10 @@ impl HeaderWriter {
         outcome.mode() == Mode::Enforce && !outcome.is_hidden() && !self.policies.iter().any(hides)
     }
 
-    /// Returns what an outcome counts, unless it is requests, as `qu` has it in `RateLimit-Policy`.
     pub(crate) fn unit(&self, outcome: &Outcome) -> Option<&'static str> {
         if outcome.is_held() { Some(AT_ONCE) } else { self.policy(outcome)?.unit }
     }
 
-    /// Returns `RateLimit`, with the binding policy first.
     fn limits<'a>(
         &'a self,
         binding: Option<Bound<'a>>,
@@ -282,11 +265,10 @@ impl HeaderWriter {
         field.finish()
     }
 
-    /// Inserts the `X-RateLimit-*` headers of the binding policy.
     fn insert_legacy(&self, headers: &mut HeaderMap, bound: Bound<'_>) {
         let Bound { outcome, advertised, limit } = bound;
         let r = outcome.remaining().min(advertised.q);
-        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::of(outcome.quota()).q)));
+        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(outcome.quota()).q)));
         headers.insert(REMAINING, number(r));
         if !outcome.is_held() {
             headers.insert(RESET, number(self.reset(outcome.reset_after())));
@@ -300,7 +282,6 @@ impl HeaderWriter {
         }
     }
 
-    /// Returns `X-RateLimit-Reset`, rounded up to whole seconds.
     fn reset(&self, after: Duration) -> u64 {
         let since = if self.headers.reset_in_seconds { Duration::ZERO } else { unix_time() };
         whole_seconds(since.saturating_add(after))
@@ -309,26 +290,4 @@ impl HeaderWriter {
 
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::{Check, Counter, Key, Quota};
-
-    #[test]
-    fn the_limit_of_a_quota_is_its_q_whether_it_was_rendered_before_or_not() {
-        let hidden = Policy::new("hidden", Quota::per_hour(3)).unadvertised();
-        let policies =
-            [hidden, Policy::new("a", Quota::per_minute(7)), Policy::new("b", Quota::per_second(10).burst(101))];
-        let mut writer = HeaderWriter::new(RateLimitHeaders::both());
-        writer.set_policies(&policies);
-        let limit = |quota: Quota| {
-            let counter = Counter::new("any".try_into().expect("a valid name"), Key::new("user", "ada"), quota);
-            writer.bound(&Outcome::allowed(&Check::new(counter, 1), 1)).limit.cloned()
-        };
-        let expected = ["3", "7", "110"].map(|limit| Some(HeaderValue::from_static(limit)));
-        assert_eq!(policies.map(|policy| limit(*policy.quota())), expected);
-        assert_eq!(limit(Quota::per_hour(9)), None, "a tier's is not rendered before");
-    }
 }

@@ -1,8 +1,8 @@
-//! Credentials in the `Authorization` header: the [bearer token](https://www.rfc-editor.org/rfc/rfc6750#section-2.1), and
-//! the [user name of basic authentication](https://www.rfc-editor.org/rfc/rfc7617).
+//! Credentials in the `Authorization` header: the [bearer token](https://www.rfc-editor.org/rfc/rfc6750#section-2.1),
+//! and the [user name of basic authentication](https://www.rfc-editor.org/rfc/rfc7617).
 //!
 //! Applications differ in which of several lines they read, and proxies join lines with commas. So there is one result
-//! only where every reader would see the same one. Nothing here verifies credentials: they only identify who sent them.
+//! only where every reader would see the same one. Nothing here verifies credentials: they only identify the sender.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,18 +19,16 @@ const SCHEME: &str = "Bearer";
 
 static KIND: KeyKind = KeyKind::fixed("bearer:");
 
-/// The extractor that [`bearer`] returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bearer;
 
-/// Identifies clients by the token of `Authorization: Bearer`; only a hash of it leaves the process.
+/// Identifies clients by the token of `Authorization: Bearer`. Only a hash of the token leaves the process.
 ///
-/// A request without the header, or with another scheme, has no key; an empty token is a value like any other. A
-/// token with white space, a comma or what is not ASCII inside is [ambiguous](Extracted::Ambiguous), and so is one beside
+/// A request without the header, or with another scheme, has no key. An empty token is a value like any other. A token
+/// with white space, a comma or characters outside of ASCII is [ambiguous](Extracted::Ambiguous). So is a token beside
 /// another `Authorization` line that differs.
 ///
-/// The client chooses the token: each one it makes up starts a counter of its own, unless a layer outside of this one
-/// has verified it.
+/// The client chooses the token: each invented token starts its own counter, unless an outer layer has verified it.
 ///
 /// # Examples
 ///
@@ -67,12 +65,12 @@ pub(super) fn token(parts: &Parts) -> Result<Option<&[u8]>, Ambiguous> {
     credentials(parts, SCHEME, Pick::Same)
 }
 
-/// Returns what follows the name of a scheme in the `Authorization` header; the case of the name is ignored.
+/// Returns the credentials of a scheme. The case of the scheme is ignored.
 ///
 /// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
-/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside, which
-/// may be those of several lines, those that follow credentials of another scheme in their line, and those with what is not
-/// ASCII around them, which may be white space to applications.
+/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside,
+/// which may be joined lines, credentials after another scheme in their line, and credentials with non-ASCII characters
+/// around them, which may be white space to applications.
 fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
     let lines = || lines(&parts.headers, AUTHORIZATION);
     // A proxy may have joined lines.
@@ -95,10 +93,8 @@ fn after<'a>(line: &'a [u8], scheme: &str) -> Option<&'a [u8]> {
     found.eq_ignore_ascii_case(scheme.as_bytes()).then(|| trimmed(rest))
 }
 
-/// Returns the user name that counts, if there is one.
-///
-/// It is decoded as leniently as any server might, since a client whose name is not read here, but is read by the
-/// application, would escape the limit. What only some servers can read is ambiguous.
+/// Decodes as leniently as any server might, because a client whose name only the application can read would escape the
+/// limit. Names that only some servers can read are ambiguous.
 pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
     let Some(found) = credentials(parts, "Basic", choices.pick)? else { return Ok(None) };
     let mut user = decoded(found).ok_or(Ambiguous)?;
@@ -107,8 +103,7 @@ pub(super) fn user_value<'a>(choices: &'a Choices, parts: &Parts) -> Value<'a> {
     if text(&user).is_some() { Ok(Some(choices.form(Cow::Owned(user)))) } else { Err(Ambiguous) }
 }
 
-/// Decodes base64 (<https://www.rfc-editor.org/rfc/rfc4648#section-4>) with or without its padding, whatever the bits that
-/// belong to no byte.
+/// Source: <https://www.rfc-editor.org/rfc/rfc4648#section-4>. Padding and surplus bits do not matter.
 fn decoded(text: &[u8]) -> Option<Vec<u8>> {
     let digits = match text {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,
@@ -120,14 +115,13 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
         for (place, digit) in group.iter().enumerate() {
             bits |= sextet(*digit)? << (26 - 6 * place);
         }
-        // One digit is no byte.
+        // One digit is less than a byte.
         let length = group.len().checked_sub(1).filter(|length| *length > 0)?;
         bytes.extend_from_slice(&bits.to_be_bytes()[..length]);
     }
     Some(bytes)
 }
 
-/// The value of a digit of base64.
 fn sextet(digit: u8) -> Option<u32> {
     let (first, value) = match digit {
         b'A'..=b'Z' => (b'A', 0),

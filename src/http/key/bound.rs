@@ -8,11 +8,7 @@ use super::extractor::Joined;
 use super::lookup::KeyLookup;
 use crate::core::Error;
 
-/// Returns a key with the settings of the layer's client where it is by the client's address and has none of its own.
-///
-/// # Errors
-///
-/// If it has settings that contradict the layer's.
+/// Fills the settings that an address key leaves open from the layer's client. Fails if they contradict each other.
 pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
     let any: &dyn Any = &**key;
     if let Some(client) = any.downcast_ref::<ClientIp>() {

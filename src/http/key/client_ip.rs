@@ -1,7 +1,6 @@
-//! Extracts the client's address, also behind trusted proxies.
+//! The client's address, also behind trusted proxies.
 //!
-//! The peer's address and the headers in which proxies name the hop before them come in; the result is
-//! the address of the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
+//! The client is the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
 //! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
 
 use std::net::IpAddr;
@@ -19,49 +18,46 @@ use super::{KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Error, Key, MaybeFuture};
 
-/// Shorter prefixes of IPv6 addresses are of networks that several sites may share.
-const LEAST_SITE: u8 = 48;
+/// Shorter prefixes of IPv6 addresses may be shared by several sites.
+const MIN_SITE: u8 = 48;
 
-/// An extractor of the client's address, also behind trusted proxies.
+/// Extractor of the client's address, also behind trusted proxies.
 ///
-/// Made by [`client_ip`], which has the rules and an example.
+/// Created by [`client_ip`], which has the rules and an example.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ClientIp {
-    /// Nobody, if it is not set.
     trust: Option<Trust>,
-    /// `X-Forwarded-For`, if it is not set.
     source: Option<ForwardHeader>,
-    /// Whether a peer without an address is a trusted proxy.
     unix_socket: bool,
-    /// In bits, at most 128; 56 if it is not set.
+    /// In bits, at most 128. 56 if it is not set.
     v6_prefix: Option<u8>,
 }
 
 /// Identifies clients by their IP address: the full IPv4 address, or the /56 prefix of an IPv6 address.
 ///
-/// IPv6 addresses that embed an IPv4 address count as that address: mapped ones, and those of NAT64
-/// (`64:ff9b::/96`), 6to4 (`2002::/16`) and Teredo (`2001::/32`). A NAT64 gateway with a prefix of its own network is
-/// not recognised: its clients count as IPv6.
+/// IPv6 addresses that embed an IPv4 address count as the IPv4 address: mapped addresses, NAT64 (`64:ff9b::/96`), 6to4
+/// (`2002::/16`) and Teredo (`2001::/32`). A NAT64 gateway with a prefix of its own network is not recognised: its
+/// clients count as IPv6.
 ///
-/// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection, as
-/// with [`peer_ip`](super::peer_ip), which also documents how the app has to be served. Without a peer address there is
-/// no key, and by default such requests [share](crate::policy::MissingKey::Share) one counter.
+/// By default no proxy is trusted, and the client is the peer: the address at the other end of the connection.
+/// [`peer_ip`](super::peer_ip) documents how to serve the app. Without a peer address there is no key, and by default
+/// such requests [share](crate::policy::MissingKey::Share) one counter.
 ///
-/// In a layer, what is not set here is as in [`RateLimitLayer::client`](crate::RateLimitLayer::client), where the proxies
-/// of all policies are configured. To trust others than the layer, or to read another header, is an error when the layer
-/// is built.
+/// In a layer, settings that are left out here default to [`RateLimitLayer::client`](crate::RateLimitLayer::client),
+/// where the proxies of all policies are configured. A layer does not build with a key that trusts other proxies than
+/// the layer, or reads another header.
 ///
 /// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)), or
 /// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
-/// from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left; the first
+/// from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left. The first
 /// address that is not a trusted proxy's is the client's. If all are trusted proxies, the leftmost address is the
-/// client's. What a client writes into the header itself is further to the left, and is never reached:
+/// client's. Text that the client itself writes into the header is further to the left, and is never reached:
 ///
 /// - The headers of a peer that is not trusted are ignored.
-/// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before
-///   it, which is a proxy's.
-/// - Repeated lines are one list; empty elements are skipped.
+/// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before it,
+///   which is a proxy's.
+/// - Repeated lines are one list. Empty elements are skipped.
 /// - Ports, brackets and zones (`%eth0`) are dropped. IPv4 addresses mapped into IPv6 are IPv4.
 ///
 /// # Examples
@@ -92,14 +88,14 @@ impl ClientIp {
     ///
     /// # Panics
     ///
-    /// If one of them is neither a CIDR nor an address. For text from files and users there is
-    /// [`try_trusted_proxies`](Self::try_trusted_proxies).
+    /// If one of them is neither a CIDR nor an address. Use [`try_trusted_proxies`](Self::try_trusted_proxies) for text
+    /// from files and users.
     #[track_caller]
     pub fn trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         built(self.try_trusted_proxies(cidrs))
     }
 
-    /// Trusts the proxies in these networks, as [`trusted_proxies`](Self::trusted_proxies) does.
+    /// Fallible version of [`trusted_proxies`](Self::trusted_proxies).
     ///
     /// # Errors
     ///
@@ -127,10 +123,10 @@ impl ClientIp {
         Ok(Self { trust: Some(Trust::nets(nets?)), ..self })
     }
 
-    /// Trusts this many proxies instead of networks; the peer is the first of them.
+    /// Trusts this many proxies instead of networks, counted from the peer.
     ///
-    /// For proxies whose addresses are not known in advance. Every request must pass through all of them: a client
-    /// that can reach one of the later proxies directly chooses its own address. With 0 no proxy is trusted.
+    /// This is for proxies whose addresses are not known in advance. Every request must pass through all of them: a
+    /// client that can reach one of the later proxies directly chooses its own address. With 0 no proxy is trusted.
     ///
     /// # Examples
     ///
@@ -154,13 +150,13 @@ impl ClientIp {
         Self { trust: Some(Trust::Hops(proxies)), ..self }
     }
 
-    /// Trusts the proxy at the other end of a Unix socket, which has no address: a request without a peer's address is
-    /// one of that proxy.
+    /// Trusts the proxy at the other end of a Unix socket, which has no address.
     ///
-    /// With [`trusted_hops`](Self::trusted_hops) of 1 or more it is the first of them without this setting.
+    /// A request without a peer's address then comes from that proxy. With [`trusted_hops`](Self::trusted_hops) of 1 or
+    /// more it is the first of them without this setting.
     ///
-    /// Only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address is not known
-    /// by mistake, clients would choose their address, and could have others [banned](crate::Ban).
+    /// Use it only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address may be
+    /// missing by mistake, clients would choose their address, and could get others [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
         Self { unix_socket: true, ..self }
     }
@@ -173,15 +169,15 @@ impl ClientIp {
         Self { source: Some(ForwardHeader::Forwarded), ..self }
     }
 
-    /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of
-    /// `X-Forwarded-For`, if the peer is trusted.
+    /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of `X-Forwarded-For`, if the
+    /// peer is trusted.
     ///
-    /// The proxy must overwrite the header, as its value cannot be distinguished from a client's. If there is no such
-    /// header, or more than one, or it does not hold an address, the client is the peer.
+    /// The proxy must overwrite the header, because its value cannot be distinguished from a client's. If there is no
+    /// such header, or more than one, or it does not hold an address, the client is the peer.
     ///
     /// # Panics
     ///
-    /// If `name` is not a header name. For text from files and users there is [`try_header`](Self::try_header).
+    /// If `name` is not a header name. Use [`try_header`](Self::try_header) for text from files and users.
     ///
     /// # Examples
     ///
@@ -196,7 +192,7 @@ impl ClientIp {
         built(self.try_header(name))
     }
 
-    /// Reads one address from a header, as [`header`](Self::header) does.
+    /// Fallible version of [`header`](Self::header).
     ///
     /// # Errors
     ///
@@ -207,8 +203,8 @@ impl ClientIp {
 
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
     ///
-    /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
-    /// share one counter. IPv4 addresses are always counted whole.
+    /// Addresses with equal leading bits share a counter. More than 128 bits are taken as 128. With 0 bits all IPv6
+    /// clients share one counter. IPv4 addresses are always counted whole.
     ///
     /// # Examples
     ///
@@ -229,10 +225,10 @@ impl ClientIp {
         Self { v6_prefix: Some(bits.min(128)), ..self }
     }
 
-    /// Returns the client's whole address. `None` if the peer's is not known, and it is no trusted proxy or names no
-    /// client.
+    /// Returns the client's whole address.
     ///
-    /// The prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4; other embedded ones stay IPv6.
+    /// `None` if the peer's address is not known, and the peer is no trusted proxy or names no client. The prefix
+    /// length does not apply. IPv4 addresses mapped into IPv6 are IPv4. Other embedded addresses stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = peer(parts).map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| !self.trusts(0, peer)) {
@@ -242,11 +238,7 @@ impl ClientIp {
         self.walk(peer, source.hops(&parts.headers))
     }
 
-    /// Checks that not every peer is a trusted proxy.
-    ///
-    /// # Errors
-    ///
-    /// If clients could choose their addresses.
+    /// Checks that not every peer is a trusted proxy, because clients could then choose their addresses.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let is_of_all = |nets: &[IpNet]| nets.iter().any(|net| net.prefix_len() == 0);
         if !matches!(&self.trust, Some(Trust::Nets(nets)) if is_of_all(nets)) {
@@ -254,17 +246,12 @@ impl ClientIp {
         }
         Err(Error::invalid(
             "every peer would be a trusted proxy, by a network of all addresses, so each client would choose its own \
-             address, and a fresh counter with it: give trusted_proxies as the networks of your proxies, or trusted_hops \
+             address, and a fresh counter with it: use trusted_proxies as the networks of your proxies, or trusted_hops \
              if nobody else can reach the server",
         ))
     }
 
-    /// Returns this client with the settings of the layer's where it has none.
-    ///
-    /// # Errors
-    ///
-    /// If they contradict the layer's, or trust every peer. A layer that trusts proxies reads one header, whether or not
-    /// that is set.
+    /// A layer that trusts proxies reads one header, even if none is set.
     pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
         self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
@@ -293,12 +280,10 @@ impl ClientIp {
         self.v6_prefix.unwrap_or(DEFAULT_V6_PREFIX)
     }
 
-    /// Whether the proxy at `address` is trusted, after `passed` others.
     fn trusts(&self, passed: usize, address: IpAddr) -> bool {
         self.trust.as_ref().is_some_and(|trust| trust.covers(passed, address))
     }
 
-    /// Returns the first address of the chain, from the peer on, that is not a trusted proxy's.
     fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
@@ -337,9 +322,9 @@ impl KeyExtractor for ClientIp {
     }
 }
 
-/// An extractor of the peer's address.
+/// Extractor of the peer's address.
 ///
-/// Made by [`peer_ip`], which has the rules and an example.
+/// Created by [`peer_ip`], which has the rules and an example.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct PeerIp {
@@ -349,12 +334,12 @@ pub struct PeerIp {
 
 /// Identifies clients by the address at the other end of the connection: IPv4 whole, IPv6 by its /56 prefix.
 ///
-/// An IPv6 address that embeds an IPv4 address counts as that one, as with [`client_ip`](super::client_ip).
+/// An IPv6 address that embeds an IPv4 address counts as the IPv4 address, as with [`client_ip`](super::client_ip).
 ///
-/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of
-/// addresses compare the layer's client address, not this one.
+/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of addresses
+/// compare the layer's client address, not this one.
 ///
-/// The address is found in the extensions of a request where the server inserts it:
+/// The address is read from the extensions of a request, where the server inserts it:
 ///
 /// | server | what to do |
 /// | --- | --- |
@@ -362,8 +347,8 @@ pub struct PeerIp {
 /// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
-/// If there is none, there is no key, a warning with the code `TG004` is logged once for each layer, and by default all
-/// requests [share](crate::policy::MissingKey::Share) one counter.
+/// If there is no address, there is no key, a warning with the code `TG004` is logged once for each layer, and by
+/// default all requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// # Examples
 ///
@@ -386,8 +371,8 @@ pub fn peer_ip() -> PeerIp {
 impl PeerIp {
     /// Sets how many leading bits of an IPv6 address identify a client, instead of 56.
     ///
-    /// Addresses that share them share a counter. More than 128 bits are taken as 128; with 0 bits all IPv6 clients
-    /// share one counter. IPv4 addresses are always counted whole.
+    /// Addresses with equal leading bits share a counter. More than 128 bits are taken as 128. With 0 bits all IPv6
+    /// clients share one counter. IPv4 addresses are always counted whole.
     pub fn v6_prefix(self, bits: u8) -> Self {
         Self { v6_prefix: bits.min(128) }
     }
@@ -416,5 +401,5 @@ fn ip_key_of(value: &[u8], v6_prefix: u8) -> Option<Key> {
 
 fn ip_info(v6_prefix: u8) -> KeyInfo {
     let info = KeyInfo { needs_peer: true, ..KeyInfo::new("ip").missing_key(MissingKey::Share).unforgeable() };
-    if v6_prefix < LEAST_SITE { info.shared() } else { info }
+    if v6_prefix < MIN_SITE { info.shared() } else { info }
 }

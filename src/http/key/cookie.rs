@@ -1,9 +1,9 @@
-//! Extracts the value of a cookie.
+//! Keys from the value of a cookie.
 //!
 //! Servers differ in how they read cookies, which RFC 6265 leaves free: which of several they take, whether they decode
-//! names and values, what they drop as malformed: a pair, or a whole line that is not ASCII. The key is a value only
-//! where all of them read that one; otherwise it is ambiguous, so that a client cannot be counted by one value and served
-//! by another.
+//! names and values, what they drop as malformed (a pair, or a whole line that is not ASCII). The key is a value only
+//! if all of them read that value. Otherwise it is ambiguous, so that a client cannot be counted by one value and
+//! served by another.
 
 use std::borrow::Cow;
 
@@ -16,36 +16,31 @@ use super::reading::{Choices, Pick, Value, lines, same};
 
 pub(super) fn cookie_value<'a>(choices: &'a Choices, name: &'a str, parts: &'a Parts) -> Value<'a> {
     let all = || named(parts, name.as_bytes());
-    let form = |found: Found<'a>| found.value.map(|value| choices.form(value));
+    let form = |found: CookiePair<'a>| found.value.map(|value| choices.form(value));
     let picked =
-        if choices.pick == Pick::Same { None } else { choices.pick.one_of(all()).filter(Found::is_seen_by_all) };
+        if choices.pick == Pick::Same { None } else { choices.pick.one_of(all()).filter(CookiePair::is_seen_by_all) };
     let value = picked.map_or_else(|| same(all().map(form)), |found| Ok(Some(form(found))))?;
     value.map(|value| value.ok_or(Ambiguous)).transpose()
 }
 
-/// A pair that some server may read as the wanted cookie.
-struct Found<'a> {
-    /// The value in normal form; `None` if servers read it in different ways.
+struct CookiePair<'a> {
+    /// In normal form. `None` if servers read it in different ways.
     value: Option<Cow<'a, [u8]>>,
-    /// The value as it was sent; `None` if there is only the name.
+    /// Undecoded. `None` if there is only the name.
     raw: Option<&'a [u8]>,
-    /// Whether the name is written as it is, without percent-encoding or tabs around it.
     has_name: bool,
-    /// The line of the header that it is in.
     line: &'a [u8],
 }
 
-/// Returns the cookies of a name, percent-encoded or not, in all lines: HTTP/2 splits the header into several.
-///
-/// The `cookie` crate parses text only, so one cookie that is not UTF-8 would hide the others of its line.
-fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = Found<'a>> {
+/// The `cookie` crate would hide all cookies of a line if one is not UTF-8.
+fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = CookiePair<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');
-        pairs.filter_map(move |pair| Found::read(line, pair, name))
+        pairs.filter_map(move |pair| CookiePair::read(line, pair, name))
     })
 }
 
-impl<'a> Found<'a> {
+impl<'a> CookiePair<'a> {
     fn read(line: &'a [u8], pair: &'a [u8], name: &[u8]) -> Option<Self> {
         let equals = pair.iter().position(|byte| *byte == b'=');
         let (found, raw) = equals.map_or((pair, None), |equals| (&pair[..equals], Some(&pair[equals + 1..])));
@@ -55,12 +50,10 @@ impl<'a> Found<'a> {
         (is_certain || is(in_ascii(found))).then(|| {
             let has_name = found.strip_suffix(name).is_some_and(|before| before.iter().all(|byte| *byte == b' '));
             let value = if is_certain { normal(raw.unwrap_or_default().trim_ascii()) } else { None };
-            Found { value, raw, has_name, line }
+            CookiePair { value, raw, has_name, line }
         })
     }
 
-    /// Whether all servers see it: those that compare names without decoding them, those that drop values with bytes
-    /// that RFC 6265 forbids, and those that drop lines that are not text, or values that do not decode to text.
     fn is_seen_by_all(&self) -> bool {
         let Some(raw) = self.raw.map(<[u8]>::trim_ascii_end) else { return false };
         let may_stand = |byte: &u8| matches!(byte, b'!'..=b'~' | b' ') && !b"\"\\".contains(byte);
@@ -70,8 +63,7 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Returns the normal form of a value, which does not depend on what is removed first: quotes, white space or
-/// percent-encoding.
+/// Returns the form that does not depend on the order in which quotes, white space and percent-encoding are removed.
 fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     // Some servers trim white space of any script.
     str::from_utf8(raw).ok().filter(|text| text.trim() == *text)?;
@@ -91,8 +83,6 @@ fn normal(raw: &[u8]) -> Option<Cow<'_, [u8]>> {
     })
 }
 
-/// Strips all white space and quotes around a decoded value, however many: some may have been encoded, and others
-/// not.
 pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     loop {
         let inner = unquoted(decoded.trim_ascii()).trim_ascii();
@@ -103,7 +93,6 @@ pub(super) fn bare(mut decoded: &[u8]) -> &[u8] {
     }
 }
 
-/// Strips what may be white space, in UTF-8 or with a byte for each character.
 fn in_ascii(mut name: &[u8]) -> &[u8] {
     while let [b' ' | b'\t' | 0x80.., rest @ ..] | [rest @ .., b' ' | b'\t' | 0x80..] = name {
         name = rest;

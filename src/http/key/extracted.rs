@@ -1,7 +1,7 @@
-//! What an extractor extracts from a request, and what closures may return in its place.
+//! Results of extractors, and the types that closures may return in their place.
 //!
-//! The conversions into [`Extracted`] are what makes closures short. None turns an error or an ambiguous request into a
-//! missing key: that would let it pass most policies.
+//! No conversion into [`Extracted`] turns an error or an ambiguous request into a missing key, because that would let
+//! it pass most policies.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,9 +14,9 @@ use super::ip::{DEFAULT_V6_PREFIX, ip_key};
 use crate::core::{Error, Key};
 use crate::limiter::lookup::RawValues;
 
-/// The result of an extractor: a key, or why there is none.
+/// Result of an extractor: a key, or why there is none.
 ///
-/// Closures rarely name it, as what they return is converted: see [`from_fn`](super::from_fn).
+/// Closures rarely name it, because their results are converted: see [`from_fn`](super::from_fn).
 ///
 /// # Examples
 ///
@@ -34,29 +34,27 @@ use crate::limiter::lookup::RawValues;
 #[must_use]
 #[non_exhaustive]
 pub enum Extracted {
-    /// The key that identifies the client.
+    /// Key that identifies the client.
     Key(Key),
-    /// The key that identifies the client, with the value that it contains a hash of.
+    /// Key that identifies the client, with the value that it contains a hash of.
     Secret(Box<Secret>),
     /// The request has no key: the policy's [`MissingKey`](crate::policy::MissingKey) rule decides.
     Missing,
-    /// The request names several clients, or one that is not certain, such as by a header that comes twice with
-    /// different values. It is neither a key nor a missing one: the policy's [`MissingKey`](crate::policy::MissingKey) rule
-    /// decides whether such requests are refused or share one counter.
+    /// The request names several clients, or an uncertain one, for example by a repeated header with different values.
+    ///
+    /// The key is neither known nor missing: the policy's [`MissingKey`](crate::policy::MissingKey) rule decides
+    /// whether such requests are denied or share one counter.
     Ambiguous,
-    /// The request is refused with this response, and the inner service is not called. A gRPC call is refused with the
-    /// `grpc-status` of the response, or with the one that is closest to its HTTP status, and without its body.
+    /// The request is denied with this response, and the inner service is not called.
+    ///
+    /// A gRPC call is denied with the `grpc-status` of the response, or with the one that is closest to its HTTP
+    /// status, and without its body.
     Rejected(Box<Response<Bytes>>),
     /// The extractor failed, so that the key is not known: [`OnFailure`](crate::OnFailure#keys) decides.
     Failed(Box<Error>),
 }
 
 impl Extracted {
-    /// Returns the key, with the values that were offered for it.
-    ///
-    /// # Errors
-    ///
-    /// Itself, if there is no key.
     pub(crate) fn into_key(self) -> Result<(Key, RawValues), Self> {
         match self {
             Extracted::Key(key) => Ok((key, RawValues::default())),
@@ -66,7 +64,7 @@ impl Extracted {
     }
 }
 
-/// The error of a closure whose request names several clients, or one that is not certain.
+/// Error of a closure whose request names several clients, or an uncertain one.
 ///
 /// It becomes [`Extracted::Ambiguous`], which documents what happens to the request.
 ///
@@ -102,7 +100,6 @@ impl fmt::Display for Ambiguous {
 
 impl StdError for Ambiguous {}
 
-/// The kind of keys that are made from text without a kind.
 const KIND: &str = "key";
 
 impl From<Key> for Extracted {
@@ -136,13 +133,11 @@ macro_rules! number {
 number!(i32, i64, u32, u64);
 
 impl From<IpAddr> for Extracted {
-    /// Makes the key of a client's address: whole if it is IPv4, its /56 prefix if it is IPv6.
     fn from(address: IpAddr) -> Self {
         Extracted::Key(ip_key(address, DEFAULT_V6_PREFIX))
     }
 }
 
-/// Makes a key of text; with the text, if it is so long that the key holds only a hash of it.
 fn of_text(text: impl AsRef<[u8]>) -> Extracted {
     let key = Key::new(KIND, &text);
     if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }
@@ -184,11 +179,11 @@ impl From<Secret> for Extracted {
     }
 }
 
-/// A key that holds a hash of a value, with the value itself for lookups.
+/// Key that holds a hash of a value, with the value itself for lookups.
 ///
 /// Closures that extract a secret return this instead of [`Key::hashed`], so that a
-/// [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log, metric or
-/// `Debug` output has it.
+/// [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log,
+/// metric or `Debug` output has it.
 ///
 /// # Examples
 ///
@@ -206,12 +201,12 @@ impl From<Secret> for Extracted {
 #[must_use]
 pub struct Secret {
     pub(crate) key: Key,
-    /// Values for lookups, and for nothing else: keys go to stores, logs and metrics.
+    /// For lookups only, because keys go to stores, logs and metrics.
     pub(crate) offered: RawValues,
 }
 
 impl Secret {
-    /// Makes the key that [`Key::hashed`] makes, and keeps the value.
+    /// Creates the same key as [`Key::hashed`], and keeps the value.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
         Self::of(Key::hashed(kind, &value), value)
     }

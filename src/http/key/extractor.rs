@@ -1,8 +1,8 @@
-//! The trait of key extractors, its implementation for closures, and for tuples, whose keys are joined.
+//! The trait of key extractors, and its implementations for closures and tuples.
 //!
 //! A tuple has a key only if all parts have one, and is certain only if all are. Where a part is missing, ambiguous,
-//! rejected or failed, the joined key is the worst of them: rejected, then failed, ambiguous, missing. So no client evades
-//! one part by changing another.
+//! rejected or failed, the joined key is the worst of them: rejected, then failed, ambiguous, missing. So no client
+//! evades one part by changing another.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -19,16 +19,16 @@ use crate::core::{Key, MaybeFuture};
 
 /// Extracts the key that identifies the client of a request.
 ///
-/// Closures over `&Parts` are extractors if they return what [`from_fn`](super::from_fn) describes: a [`Key`], text, a
-/// number, an address, or an `Option` or `Result` of one of them. For keys that have to be waited for there is
-/// [`lookup`](super::lookup), which protects the database it queries.
+/// Closures over `&Parts` are extractors if they return one of the types that [`from_fn`](super::from_fn) lists: a
+/// [`Key`], text, a number, an address, or an `Option` or `Result` of one of them. For keys that have to be waited for
+/// there is [`lookup`](super::lookup), which protects the database it queries.
 ///
-/// A tuple of two to four extractors, each of them `Clone`, is an extractor: its key is that of all parts together, so each
-/// combination of values has a counter of its own, and a request without one of them has no key. The parts run for each
-/// request, and what is not ready is waited for at the same time.
+/// A tuple of two to four extractors, each of them `Clone`, is an extractor. Its key joins the keys of all parts, so
+/// each combination of values has its own counter, and a request without one of them has no key. All parts run for
+/// each request, and pending parts are awaited concurrently.
 ///
-/// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is given to a layer, and never
-/// for a request.
+/// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is added to a layer, and
+/// never for a request.
 ///
 /// # Examples
 ///
@@ -95,26 +95,28 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// # Cancellation
     ///
-    /// A future is polled only if no policy whose key is known at once refuses the request. It may be dropped before it is
-    /// ready, also unpolled. A request waits for it without a timeout: [`key::lookup`](super::lookup) has one.
+    /// A future is polled only if no policy whose key is known at once denies the request. It may be dropped before it
+    /// is ready, even unpolled. A request waits for it without a timeout: [`key::lookup`](super::lookup) has one.
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted>;
 
-    /// Returns what is known of the keys before there is a request. By default nothing is.
+    /// Describes the keys before there is a request. By default nothing is known.
     fn info(&self) -> KeyInfo {
         KeyInfo::default()
     }
 
-    /// Returns the key of a request with a value, which is neither escaped nor hashed; `None` if no request can have it.
+    /// Returns the key of a request with this value, which is neither escaped nor hashed. `None` if no request can have
+    /// it.
     ///
     /// [`Policy::key_of`](crate::Policy::key_of) calls it, if the [kind](KeyInfo::kind) is known. It also decides which
-    /// entries an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list may have: a layer is not built
-    /// with an entry that is not the value of its own key. By default each value is; a tuple has none, but its parts have.
+    /// entries an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list may have: a layer does not
+    /// build with an entry that is not the value of its own key. By default each value has a key. A tuple has none, but
+    /// its parts have.
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         let KeyInfo { kind, joined: None, .. } = self.info() else { return None };
         Some(Key::new(&kind?, value))
     }
 
-    /// Returns the client's address, if this extractor has it; by default it has none.
+    /// Returns the client's address, if this extractor has it. By default it has none.
     ///
     /// Lists of addresses compare it, for each request of a policy that has one.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
@@ -153,7 +155,6 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
     }
 }
 
-/// The extractors of a tuple, each of which can be cloned.
 #[derive(Clone)]
 pub(super) struct Joined {
     pub(super) parts: Vec<Arc<dyn KeyExtractor>>,
@@ -213,13 +214,12 @@ pub(crate) fn shared(key: impl KeyExtractor) -> Arc<dyn KeyExtractor> {
         shared = Arc::clone(inner);
     }
     match shared.info().joined {
-        // An extractor around a tuple may return the same information.
+        // A wrapper of a tuple may return the same information, so the type is compared.
         Some((tuple, joined)) if tuple == (&*shared as &dyn Any).type_id() => Arc::new(joined),
         _ => shared,
     }
 }
 
-/// Joins what extractors return. What is not ready is waited for at the same time.
 fn join_all(found: impl Iterator<Item = MaybeFuture<Extracted>>) -> MaybeFuture<Extracted> {
     let joined = found.reduce(|first, second| match (first, second) {
         (MaybeFuture::Ready(first), MaybeFuture::Ready(second)) => MaybeFuture::Ready(join(first, second)),
@@ -254,13 +254,13 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 
 /// Identifies clients by the result of a closure over the head of the request.
 ///
-/// The closure returns a [`Key`](crate::Key), or what one is made of:
+/// The closure returns a [`Key`](crate::Key), or a value that becomes one:
 ///
 /// | returned | key |
 /// | --- | --- |
-/// | `String`, `&'static str` | that of the text; an `Option<&str>` of the request needs `.map(str::to_owned)` |
-/// | `i32`, `i64`, `u32`, `u64` | that of the number's decimal text, so `7` and `"7"` are one client |
-/// | [`IpAddr`] | that of `client_ip` and `peer_ip` by default: IPv4 whole, IPv6 by its /56 prefix |
+/// | `String`, `&'static str` | the text; an `Option<&str>` of the request needs `.map(str::to_owned)` |
+/// | `i32`, `i64`, `u32`, `u64` | the number's decimal text, so `7` and `"7"` are one client |
+/// | [`IpAddr`] | the same as `client_ip` and `peer_ip` by default: IPv4 whole, IPv6 by its /56 prefix |
 /// | [`Secret`](super::Secret) | its hash |
 ///
 /// It may also return an `Option` of one of them (`None` is a [missing](crate::policy::MissingKey) key), a `Result` of one
@@ -313,7 +313,7 @@ where
     find
 }
 
-/// What is known of the keys of an extractor before there is a request: [`KeyExtractor::info`] returns it.
+/// Describes the keys of an extractor before there is a request: [`KeyExtractor::info`] returns it.
 ///
 /// The defaults are safe: the kind is not known, the policy does not apply to requests without a key, and clients choose
 /// their keys.
@@ -337,33 +337,29 @@ where
 #[must_use]
 #[non_exhaustive]
 pub struct KeyInfo {
-    /// The kind of all keys, as their text has it before the colon, such as `header x-api-key`; `None` if it is not known,
-    /// as for closures.
+    /// Kind of all keys: their text before the colon, such as `header x-api-key`. `None` if it is not known, as for
+    /// closures.
     ///
-    /// A [limiter](crate::LiveLayer::limiter) of the layer finds the policies that a key is for by its kind. A policy
-    /// with keys of an unknown kind has to be [named](crate::Limiter::only).
+    /// A [limiter](crate::LiveLayer::limiter) of the layer finds the policies for a key by its kind. A policy with keys
+    /// of an unknown kind has to be [named](crate::Limiter::only).
     pub kind: Option<Cow<'static, str>>,
-    /// The rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
+    /// Rule for requests without a key, for policies that do not [set](crate::Policy::missing_key) one.
     pub missing_key: MissingKey,
-    /// Whether no client can get another client's key by what it writes into a request: the key comes from the
+    /// `true` if no client can get another client's key through the content of a request: the key comes from the
     /// connection or from the server, or does not identify a client.
     ///
-    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys, and only
-    /// with such keys, or with those that are [verified](crate::Ban::of_verified_keys) before, may a policy have a
-    /// [ban](crate::Ban).
+    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys. A
+    /// policy may have a [ban](crate::Ban) only with such keys, or with keys that are
+    /// [verified](crate::Ban::of_verified_keys) before.
     pub unforgeable: bool,
-    /// Whether keys contain the [address](super::KeyExtractor::address) of the client.
+    /// `true` if keys contain the [address](super::KeyExtractor::address) of the client.
     ///
-    /// If such a key is [ambiguous](super::Extracted::Ambiguous), the requests of one address share a counter, as the
-    /// rest of the key cannot change that. Otherwise all ambiguous requests share one.
+    /// If such a key is [ambiguous](super::Extracted::Ambiguous), the requests of one address share a counter, because
+    /// the rest of the key cannot change the address. Otherwise all ambiguous requests share one.
     pub address_in_key: bool,
-    /// Whom a ban by such a key refuses, which decides whether a policy may have one.
     pub(crate) bannable: Bannable,
-    /// The parts of a tuple, and its type.
     pub(super) joined: Option<(TypeId, Joined)>,
-    /// Whether there is no key without the address at the other end of the connection.
     pub(crate) needs_peer: bool,
-    /// Whether keys contain the template of the route that matched.
     pub(crate) needs_route: bool,
 }
 
@@ -384,8 +380,9 @@ impl KeyInfo {
         Self { unforgeable: true, bannable, ..self }
     }
 
-    /// Declares that a key does not identify a client, as a method or a route does not: a policy may have no
-    /// [ban](crate::Ban) by it, which would be one of all clients.
+    /// Declares that a key does not identify a client, for example a method or a route.
+    ///
+    /// A policy may have no [ban](crate::Ban) by such a key, because it would ban all clients.
     pub fn shared(self) -> Self {
         Self { bannable: Bannable::Shared, ..self }
     }
@@ -410,11 +407,11 @@ impl KeyInfo {
     }
 }
 
-/// What a policy does with a request whose key is missing or ambiguous.
+/// Rule for requests whose key is missing or ambiguous.
 ///
-/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter; otherwise a client
-/// could escape its limit by sending a header twice. Requests with an ambiguous key are refused, or share one counter
-/// of the policy, with the policy's own quota, apart from requests without a key. If the extractor has the client's
+/// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter. Otherwise a client
+/// could escape its limit by sending a header twice. Requests with an ambiguous key are denied, or share one counter of
+/// the policy, with the policy's own quota, apart from requests without a key. If the extractor has the client's
 /// address, as a tuple with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
 ///
 /// # Examples
@@ -423,7 +420,7 @@ impl KeyInfo {
 /// use tollgate::policy::MissingKey;
 /// use tollgate::{Policy, Quota, key};
 ///
-/// // Requests without an API key are refused with 403.
+/// // Requests without an API key are denied with 403.
 /// let policy = Policy::new("api", Quota::per_minute(100))
 ///     .key(key::header("x-api-key"))
 ///     .missing_key(MissingKey::Deny);
@@ -432,37 +429,33 @@ impl KeyInfo {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MissingKey {
-    /// The policy does not limit requests without a key; those with an ambiguous key are counted together.
+    /// The policy does not limit requests without a key. Requests with an ambiguous key are counted together.
     #[default]
     Skip,
-    /// The request is refused: with 403 if it has no key, with 400 if its key is ambiguous.
+    /// The request is denied: with 403 if it has no key, with 400 if its key is ambiguous.
     Deny,
-    /// Requests without a key are counted together; those with an ambiguous key are counted together, apart from them.
+    /// Requests without a key are counted together. Requests with an ambiguous key are counted together, apart from
+    /// them.
     Share,
 }
 
 impl MissingKey {
-    /// Returns the rule for a pair of keys: a pair must not escape a limit that one of them would not.
+    /// Returns the stricter rule, because a joined key must not escape a limit that one part would not.
     fn and(self, other: Self) -> Self {
         [Self::Deny, Self::Share].into_iter().find(|rule| [self, other].contains(rule)).unwrap_or(Self::Skip)
     }
 }
 
-/// Whom a [ban](crate::Ban) by a key refuses, besides the client whose requests provoked it.
-///
-/// A policy with a ban is an error when it is given to a layer, if others could have a client banned.
+/// Others that a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bannable {
-    /// The client itself, and those who share its address or account: the key comes from the connection, from trusted
-    /// proxies or from the server.
+    /// Others who share its address or account.
     Client,
-    /// Perhaps somebody else: clients choose the key, so one could send that of another. A ban is accepted if it says
-    /// that keys are [verified](crate::Ban::of_verified_keys) before.
+    /// Perhaps others: clients choose the key. A ban needs [verified](crate::Ban::of_verified_keys) keys.
     #[default]
     Claimed,
-    /// Perhaps somebody else: the address is in a header that anyone may write.
+    /// Perhaps others: the address is in a header that any client may write.
     Spoofable,
-    /// All clients, as they share the key.
     Shared,
 }
 

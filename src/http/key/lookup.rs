@@ -13,42 +13,40 @@ use super::{Extracted, KeyExtractor, KeyInfo};
 use crate::core::{Error, MaybeFuture};
 use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 
-/// An extractor that looks a key up by another one.
+/// Extractor that looks a key up by another one.
 ///
-/// Made by [`lookup()`], which has the rules and an example. Clones share the cache and the lookups in flight,
+/// Created by [`lookup()`], which has the rules and an example. Clones share the cache and the lookups in flight,
 /// unless an option is set on one of them.
 #[derive(Clone)]
 #[must_use]
 pub struct KeyLookup {
-    /// Extracts the key to look up by.
     pub(super) by: Arc<dyn KeyExtractor>,
     lookups: Lookups<FoundKey>,
 }
 
-/// The cached result of a lookup, which has neither raw values nor an error.
 struct FoundKey(Extracted);
 
 /// Identifies clients by the key that an asynchronous function returns for another key, such as the account of a token.
 ///
-/// The function receives a [`Lookup`]: the other key, and the value the client sent, as the key may contain only a
-/// hash of it. It returns what a [closure](super::from_fn) may, or an error. The database that it queries is protected:
+/// The function receives a [`Lookup`]: the other key, and the value the client sent, because the key may contain only a
+/// hash of it. It returns one of the types that a [closure](super::from_fn) may return, or an error. The database that
+/// it queries is protected:
 ///
 /// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
-/// - A lookup starts only for a request that no other policy refuses: policies whose key and quota are known at once
-///   are checked first, without taking anything.
+/// - A lookup starts only for a request that no other policy denies: policies whose key and quota are known at once are
+///   checked first, without taking anything.
 /// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 1 s
-///   ([`timeout`](KeyLookup::timeout)). A request waits for it for as long, besides the
+///   ([`timeout`](KeyLookup::timeout)). A request waits for it for as long, in addition to the
 ///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
-/// - The results for up to 10,000 keys are cached: a key for 60 s ([`ttl`](KeyLookup::ttl)); a missing or
-///   ambiguous key, or a response that rejects, for at most 10 s; a lookup that failed, timed out or panicked for 1 s.
-/// - A result that has expired is used for as long again where the fresh one takes longer than 10 ms, or cannot be had.
+/// - The results for up to 10,000 keys are cached: a key for 60 s ([`ttl`](KeyLookup::ttl)), a missing or ambiguous
+///   key, or a response that rejects, for at most 10 s, and a lookup that failed, timed out or panicked for 1 s.
+/// - A result that has expired is used for as long again if the fresh one takes longer than 10 ms, or is not available.
 ///
-/// A key that could not be looked up is not a missing one: [`OnFailure`](crate::OnFailure#keys) decides what happens.
-/// A warning is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a
-/// second.
+/// A key whose lookup failed is not a missing key: [`OnFailure`](crate::OnFailure#keys) decides what happens. A warning
+/// is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a second.
 ///
-/// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookups,
-/// and they have no timeout.
+/// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookups, and
+/// they have no timeout.
 ///
 /// # Examples
 ///
@@ -92,25 +90,25 @@ where
 }
 
 impl KeyLookup {
-    /// Sets for how many keys results are cached, instead of 10,000; with 0 nothing is cached.
+    /// Sets for how many keys results are cached, instead of 10,000. With 0 nothing is cached.
     pub fn capacity(self, keys: usize) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.capacity = keys as u64), ..self }
     }
 
-    /// Sets how long a key is cached, instead of 60 s.
+    /// Sets the TTL of a key, instead of 60 s.
     ///
     /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
-    /// if it is less; a failed lookup for 1 s, whatever is set here.
+    /// if it is less. A failed lookup is always cached for 1 s.
     pub fn ttl(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, 1 s by default: the longest that a request without a cached result waits for it.
+    /// Sets the timeout of a lookup, 1 s by default. A request without a cached result waits for it no longer.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }
 
-    /// Sets how many lookups may be in flight at a time, instead of 256; 0 is taken as 1.
+    /// Sets how many lookups may be in flight at a time, instead of 256. 0 is taken as 1.
     pub fn in_flight(self, lookups: usize) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.in_flight = lookups), ..self }
     }
@@ -139,7 +137,7 @@ impl KeyExtractor for KeyLookup {
     }
 }
 
-/// Looks up by a key, if there is one; `offer` is called only if nothing is cached.
+/// Calls `offer` only if nothing is cached.
 fn find(lookups: &Lookups<FoundKey>, by: Extracted, offer: impl FnOnce(&mut RawValues)) -> MaybeFuture<Extracted> {
     let (key, mut offered) = match by.into_key() {
         Ok(by) => by,

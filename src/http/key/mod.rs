@@ -1,8 +1,8 @@
 //! Keys, and the extractors that extract them from requests.
 //!
-//! A policy counts requests by [`Key`](crate::Key): those with one key share a counter. A [`KeyExtractor`] gets the head of a
-//! request and returns an [`Extracted`]: the key, that it is missing or ambiguous, or a response that rejects the
-//! request. What happens without a key is up to the policy's [`MissingKey`](crate::policy::MissingKey) rule.
+//! A policy counts requests by [`Key`](crate::Key): requests with one key share a counter. A [`KeyExtractor`] receives
+//! the head of a request and returns an [`Extracted`]: the key, that it is missing or ambiguous, or a response that
+//! rejects the request. The policy's [`MissingKey`](crate::policy::MissingKey) rule decides what happens without a key.
 //!
 //! | key | extractor | a client can choose it |
 //! | --- | --- | --- |
@@ -13,15 +13,15 @@
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
 //!
-//! The body is not part of the head. Where it has the key, as the account of a login, let a middleware outside of the
+//! The body is not part of the head. If it has the key, such as the account of a login, let a middleware outside of the
 //! layer read it and insert it into the request's extensions: [`extension`] counts by it, and
 //! [`Policy::ban_failures`](crate::Policy::ban_failures) has an example. Or the handler checks such a policy itself, by
 //! [`RateLimitHandle::check`](crate::RateLimitHandle::check).
 //!
-//! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple of
-//! extractors is one of all keys together, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes any
-//! other extractor. It returns a key, text, a number, an address, or an `Option` or `Result` of one of them: [`from_fn`] has
-//! the list.
+//! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple
+//! of extractors joins all their keys, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes
+//! any other extractor. It returns a key, text, a number, an address, or an `Option` or `Result` of one of them:
+//! [`from_fn`] has the list.
 //!
 //! ```
 //! use http::request::Parts;
@@ -36,7 +36,7 @@
 //!
 //! A closure sees the request as the client wrote it, and must return one key for all spellings that the application
 //! treats as one client. [`host`], [`path`] and the other extractors here do so. Closures that derive a key from the
-//! host should use [`host_name`], as `parts.uri.host()` is `None` on HTTP/1.1.
+//! host should use [`host_name`], because `parts.uri.host()` is `None` on HTTP/1.1.
 
 mod authorization;
 #[cfg(feature = "axum")]

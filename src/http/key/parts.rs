@@ -1,5 +1,3 @@
-//! The parts of joined keys.
-
 use std::any::Any;
 
 use http::request::Parts;
@@ -13,7 +11,6 @@ use super::{KeyExtractor, ValueKey};
 use crate::core::{Error, Key};
 use crate::limiter::lookup::RawValues;
 
-/// Returns the extractors that a key is joined of, in their order, or the one that it is.
 pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
     match (key as &dyn Any).downcast_ref() {
         Some(Joined { parts: joined }) => joined.iter().flat_map(|part| parts(&**part)).collect(),
@@ -21,12 +18,6 @@ pub(crate) fn parts(key: &dyn KeyExtractor) -> Vec<&dyn KeyExtractor> {
     }
 }
 
-/// Returns the key of a request that has these values, one for each part.
-///
-/// # Errors
-///
-/// If no request can have one of the values, the kind of a part is not known, or there are more values than parts, or
-/// fewer. Values may be secrets, so they are not in messages.
 pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Result<Key, Error> {
     let Some(kind) = key.info().kind else {
         return Err(Error::invalid(
@@ -43,8 +34,7 @@ pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Res
     joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
 }
 
-/// Offers the values that the key of this request contains hashes of, for lookups. Extractors of users return a
-/// [`Secret`](super::Secret), which has the value; those here are for every request, and few have a lookup.
+/// Users' extractors return a [`Secret`](super::Secret) instead. These run for every request, and few have a lookup.
 pub(crate) fn offer_raw_values(key: &dyn KeyExtractor, request: &Parts, offered: &mut RawValues) {
     for part in parts(key) {
         let part: &dyn Any = part;

@@ -1,9 +1,9 @@
-//! Which proxies are trusted, and the hops that they list in headers, the nearest first.
+//! Trusted proxies, and the hops that they list in headers, the nearest first.
 //!
-//! Whatever a client sends is to the left of what proxies append. So lines are read from their right end, as bytes,
-//! and only as far as proxies are trusted: nothing on the left can hide, change or slow down what is to the right of
-//! it. No crate reads these headers like that: `forwarded-header-value` refuses a whole line for one malformed hop,
-//! and `rfc7239` splits at commas within quotes.
+//! Text from the client is to the left of what proxies append. So lines are read from their right end, as bytes, and
+//! only as far as proxies are trusted: nothing on the left can hide, change or slow down text to the right. No crate
+//! reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and `rfc7239`
+//! splits at commas within quotes.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,16 +13,15 @@ use ipnet::{IpNet, Ipv6Net};
 
 use super::ip::canonical;
 
-/// The shortest prefixes of networks that may be somebody's own: 10.0.0.0/8, and an allocation of IPv6 addresses.
-const LARGEST_V4: u8 = 8;
-const LARGEST_V6: u8 = 16;
+/// Shortest prefixes of networks that may belong to one operator: 10.0.0.0/8, and an allocation of IPv6 addresses.
+const MAX_V4: u8 = 8;
+const MAX_V6: u8 = 16;
 
-/// The proxies whose headers count.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
-    /// The proxies in these networks, at least one, which share no address and are sorted.
+    /// At least one network, sorted. No two share an address.
     Nets(Vec<IpNet>),
-    /// This many proxies, counted from the peer.
+    /// Counted from the peer.
     Hops(usize),
 }
 
@@ -34,21 +33,19 @@ impl Trust {
         if nets.is_empty() { Trust::Hops(0) } else { Trust::Nets(nets) }
     }
 
-    /// Whether clients anywhere may be among the proxies: a number of them says nothing about who the peer is, and
-    /// networks may be so large that they are no operator's own. Many smaller public networks are not noticed.
+    /// Returns `true` if clients anywhere may be among the proxies. Many smaller public networks are not noticed.
     pub(super) fn is_of_anyone(&self) -> bool {
         // Public addresses are from `2000::/3`.
         let is_public = |net: &Ipv6Net| net.prefix_len() < 3 || net.network().segments()[0] >> 13 == 1;
         match self {
             Trust::Hops(trusted) => *trusted > 0,
             Trust::Nets(nets) => nets.iter().any(|net| match net {
-                IpNet::V4(net) => net.prefix_len() < LARGEST_V4,
-                IpNet::V6(net) => net.prefix_len() < LARGEST_V6 && is_public(net),
+                IpNet::V4(net) => net.prefix_len() < MAX_V4,
+                IpNet::V6(net) => net.prefix_len() < MAX_V6 && is_public(net),
             }),
         }
     }
 
-    /// Whether the proxy at `address` is trusted, after `passed` others.
     pub(super) fn covers(&self, passed: usize, address: IpAddr) -> bool {
         match self {
             Trust::Hops(trusted) => passed < *trusted,
@@ -62,23 +59,20 @@ impl Trust {
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The longest chain of proxies that is read; elements of a list count even if they are empty.
-const MOST_HOPS: usize = 64;
+const MAX_HOPS: usize = 64;
 
-/// The longest hop that is read, in bytes: enough for all parameters of `Forwarded`.
-const LONGEST_HOP: usize = 1024;
+/// In bytes: enough for all parameters of `Forwarded`.
+const MAX_HOP: usize = 1024;
 
-/// The header that is read: only one, as a client can send each one that a proxy does not overwrite.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum ForwardHeader {
     XForwardedFor,
     Forwarded,
-    /// One line with one address, not a list.
     Single(HeaderName),
 }
 
 impl ForwardHeader {
-    /// Returns the hops that proxies list; `None` is one that is malformed, or hides its address.
+    /// `None` is a hop that is malformed, or hides its address.
     pub(super) fn hops<'a>(&'a self, headers: &'a HeaderMap) -> impl Iterator<Item = Option<IpAddr>> + use<'a> {
         let (name, is_list) = match self {
             Self::XForwardedFor => (&X_FORWARDED_FOR, true),
@@ -91,17 +85,17 @@ impl ForwardHeader {
             .iter()
             .rev()
             .flat_map(|line| self.elements(line.as_bytes()))
-            .take(MOST_HOPS)
+            .take(MAX_HOPS)
             .filter(|element| *element != Some(b""))
             .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
 
-    /// Returns the elements of a line, the right-most first; `None` is one that is too long, and the last.
+    /// Returns the elements of a line, the right-most first. `None` is too long, and the last.
     fn elements<'a>(&'a self, line: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
         let mut left = Some(line);
         iter::from_fn(move || {
             let line = left.take()?;
-            let skipped = line.len().saturating_sub(LONGEST_HOP);
+            let skipped = line.len().saturating_sub(MAX_HOP);
             let Some(comma) = self.last_comma(&line[skipped..]) else {
                 return Some(Some(line.trim_ascii()).filter(|_| skipped == 0));
             };
@@ -110,7 +104,6 @@ impl ForwardHeader {
         })
     }
 
-    /// Returns where the last element of a list begins.
     fn last_comma(&self, text: &[u8]) -> Option<usize> {
         match self {
             Self::XForwardedFor => text.iter().rposition(|byte| *byte == b','),
@@ -125,9 +118,8 @@ impl ForwardHeader {
     }
 }
 
-/// Finds the last comma that is not in a quoted string. From the right a quote is escaped by what is before it.
 fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
-    // By an odd number of backslashes before it.
+    // An odd number of backslashes escapes the quote.
     let is_escaped = |at: usize| text[..at].iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1;
     let mut quoted = false;
     for (at, byte) in text.iter().enumerate().rev() {
@@ -140,12 +132,9 @@ fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// The characters allowed between two parameters, besides one semicolon.
+/// Allowed between two parameters, with one semicolon.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
-/// Returns the address of `for=`, if there is exactly one and the whole hop is well-formed.
-///
-/// `unknown` and obfuscated names are not addresses.
 fn forwarded_address(hop: &str) -> Option<IpAddr> {
     let mut found = None;
     let mut rest = hop.trim_matches(BETWEEN);
@@ -159,7 +148,6 @@ fn forwarded_address(hop: &str) -> Option<IpAddr> {
     address(found?)
 }
 
-/// Splits off the first parameter: its name, its value, and the parameters after it.
 fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     let (name, rest) = text.split_once('=')?;
     let (value, rest) = match rest.strip_prefix('"') {
@@ -172,13 +160,11 @@ fn parameter(text: &str) -> Option<(&str, &str, &str)> {
     (separated && named).then_some((name, value, after))
 }
 
-/// Splits after a value without quotes.
 fn plain(text: &str) -> Option<(&str, &str)> {
     let (value, rest) = text.split_at(text.find(BETWEEN).unwrap_or(text.len()));
     (!value.contains('"')).then_some((value, rest))
 }
 
-/// Splits at the closing quote. Escapes are not resolved: an address has none.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     let end = text.bytes().position(|byte| {
@@ -207,13 +193,12 @@ fn v4(text: &str) -> Option<IpAddr> {
     text.parse::<Ipv4Addr>().ok().map(IpAddr::V4)
 }
 
-/// Parses an IPv6 address. Its zone (`%eth0`) is dropped: it has a meaning only on the proxy's own host.
 fn v6(text: &str) -> Option<IpAddr> {
     let address = text.split_once('%').map_or(text, |(address, _zone)| address);
     address.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
-/// Whether this is a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
+/// Matches a port number, or an obfuscated port: <https://www.rfc-editor.org/rfc/rfc7239#section-6>.
 fn is_port(text: &str) -> bool {
     match text.strip_prefix('_') {
         Some(name) => {
@@ -228,55 +213,42 @@ mod tests {
     use super::super::parse_net;
     use super::*;
 
-    #[track_caller]
-    fn row(cidrs: &[&str], address: &str, covered: bool) {
-        let trust = Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap()));
-        assert_eq!(trust.covers(0, address.parse().unwrap()), covered, "{trust:?}");
+    fn trust(cidrs: &str) -> Trust {
+        Trust::nets(cidrs.split_whitespace().map(|cidr| parse_net(cidr).expect("a network")))
     }
 
     #[test]
     fn an_address_is_trusted_if_any_network_holds_it() {
-        row(&["10.0.0.0/8"], "10.255.255.255", true);
-        row(&["10.0.0.0/8"], "11.0.0.0", false);
-        row(&["10.0.0.0/8", "10.1.0.0/16", "11.0.0.0/8"], "10.200.0.1", true);
-        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.31.255.255", true);
-        row(&["192.0.2.0/24", "10.0.0.0/8", "172.16.0.0/12"], "172.32.0.0", false);
-        row(&["10.0.0.7/8"], "10.200.0.1", true);
-        row(&["10.0.0.7"], "10.0.0.7", true);
-        row(&["10.0.0.7"], "10.0.0.8", false);
-        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db8:ffff::1", true);
-        row(&["2001:db8::/32", "10.0.0.0/8"], "2001:db9::1", false);
-        row(&[], "10.0.0.1", false);
+        for (cidrs, address, covered) in [
+            ("10.0.0.0/8", "10.255.255.255", true),
+            ("10.0.0.0/8", "11.0.0.0", false),
+            ("10.0.0.0/8 10.1.0.0/16 11.0.0.0/8", "10.200.0.1", true),
+            ("192.0.2.0/24 10.0.0.0/8 172.16.0.0/12", "172.31.255.255", true),
+            ("192.0.2.0/24 10.0.0.0/8 172.16.0.0/12", "172.32.0.0", false),
+            ("10.0.0.7/8", "10.200.0.1", true),
+            ("10.0.0.7", "10.0.0.8", false),
+            ("2001:db8::/32 10.0.0.0/8", "2001:db8:ffff::1", true),
+            ("2001:db8::/32 10.0.0.0/8", "2001:db9::1", false),
+            ("", "10.0.0.1", false),
+            ("0.0.0.0/0", "255.255.255.255", true),
+            ("0.0.0.0/0", "::1", false),
+            ("::/0", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", true),
+            ("::/0", "10.0.0.1", false),
+            ("::ffff:10.0.0.0/104", "10.9.9.9", true),
+            ("::ffff:10.0.0.0/104", "11.0.0.0", false),
+        ] {
+            assert_eq!(trust(cidrs).covers(0, address.parse().unwrap()), covered, "{address} in {cidrs}");
+        }
     }
 
     #[test]
     fn networks_that_clients_are_in_too_are_those_of_anyone() {
-        let is_of_anyone =
-            |cidrs: &[&str]| Trust::nets(cidrs.iter().map(|cidr| parse_net(cidr).unwrap())).is_of_anyone();
-        for cidr in ["0.0.0.0/0", "::/0", "0.0.0.0/1", "8.0.0.0/7", "2000::/3", "::ffff:0.0.0.0/96"] {
-            assert!(is_of_anyone(&["10.0.0.0/8", cidr]), "{cidr}");
+        let halves = ["0.0.0.0/1", "8.0.0.0/7", "2000::/3", "::ffff:0.0.0.0/96", "0.0.0.0/1 128.0.0.0/1"];
+        for cidrs in halves.map(|cidrs| format!("10.0.0.0/8 {cidrs}")) {
+            assert!(trust(&cidrs).is_of_anyone(), "{cidrs}");
         }
-        // Two halves are a whole.
-        assert!(is_of_anyone(&["0.0.0.0/1", "128.0.0.0/1"]));
-        assert!(!is_of_anyone(&[]));
-        assert!(!is_of_anyone(&["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "2001:db8::/32", "::1"]));
+        let own = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 2001:db8::/32 ::1";
+        assert!(!trust(own).is_of_anyone() && !trust("").is_of_anyone());
         assert!(Trust::Hops(1).is_of_anyone() && !Trust::Hops(0).is_of_anyone());
-    }
-
-    #[test]
-    fn networks_may_reach_to_the_last_address() {
-        row(&["0.0.0.0/0"], "255.255.255.255", true);
-        row(&["255.255.255.255/32"], "255.255.255.255", true);
-        row(&["0.0.0.0/0"], "::1", false);
-        row(&["::/0"], "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", true);
-        row(&["::/0"], "10.0.0.1", false);
-        row(&["0.0.0.0/0", "::/0"], "::", true);
-    }
-
-    #[test]
-    fn networks_of_mapped_addresses_are_ipv4() {
-        row(&["::ffff:10.0.0.0/104"], "10.9.9.9", true);
-        row(&["::ffff:10.0.0.0/104"], "11.0.0.0", false);
-        row(&["::ffff:10.0.0.7"], "10.0.0.7", true);
     }
 }

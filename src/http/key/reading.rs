@@ -1,4 +1,4 @@
-//! Reading values that clients send: which of several counts, and in which form it is compared.
+//! Reading of values that clients send: which of several counts, and the form in which it is compared.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,14 +8,11 @@ use http::{HeaderMap, HeaderValue};
 
 use super::extracted::Ambiguous;
 
-/// A function that returns the normal form of a value.
 type Normalize = dyn Fn(&[u8]) -> Cow<'_, [u8]> + Send + Sync;
 
-/// Which value counts, and its normal form.
 #[derive(Clone)]
 pub(super) struct Choices {
     pub(super) pick: Pick,
-    /// Whether ASCII letters are lower-cased, after `normalize`.
     pub(super) ignores_case: bool,
     pub(super) normalize: Option<Arc<Normalize>>,
 }
@@ -38,13 +35,10 @@ impl Choices {
     }
 }
 
-/// The value that counts in normal form, if there is one.
 pub(super) type Value<'a> = Result<Option<Cow<'a, [u8]>>, Ambiguous>;
 
-/// Which of several values counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pick {
-    /// The one that all of them equal.
     Same,
     First,
     Last,
@@ -55,7 +49,6 @@ impl Pick {
         if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
     }
 
-    /// Returns the last value for `Last`, otherwise the first.
     pub(super) fn one_of<T>(self, mut values: impl Iterator<Item = T>) -> Option<T> {
         if self == Pick::Last { values.last() } else { values.next() }
     }
@@ -66,12 +59,10 @@ pub(super) fn same<T: PartialEq>(mut values: impl Iterator<Item = T>) -> Result<
     if values.all(|value| value == first) { Ok(Some(first)) } else { Err(Ambiguous) }
 }
 
-/// Returns a value if it is UTF-8.
 pub(super) fn text(value: &[u8]) -> Option<&[u8]> {
     str::from_utf8(value).ok().map(str::as_bytes)
 }
 
-/// Returns the bytes of a text, without copying it.
 pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
@@ -79,8 +70,7 @@ pub(super) fn bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     }
 }
 
-/// Trims the optional white space around a value, which HTTP/2 keeps and servers of HTTP/1 drop:
-/// <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
+/// HTTP/2 keeps white space, HTTP/1 drops it: <https://www.rfc-editor.org/rfc/rfc9110#section-5.5>.
 pub(crate) fn trimmed(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;

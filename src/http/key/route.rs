@@ -1,9 +1,9 @@
-//! Extracts the route that matched, and the parameters of its path.
+//! Keys from the route that matched, and from the parameters of its path.
 //!
-//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send. Parameters are
-//! those that axum's `Path` has. Layers of a router see a request without them: axum keeps them where only its own
+//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send. Parameters
+//! are equal to axum's `Path`. Layers of a router see a request without them: axum keeps them where only its own
 //! extractor can read them, which clones the extensions. So a value is captured from the path by the route's template,
-//! which costs less, and axum is consulted only where the path was rewritten after it was routed, or no template is known.
+//! which costs less. axum is consulted only where the path was rewritten after it was routed, or no template is known.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,17 +25,16 @@ use crate::core::{Key, KeyKind, MaybeFuture};
 
 static KIND: KeyKind = KeyKind::fixed("route:");
 
-/// The value that all requests share that matched no route: random paths must not start fresh counters.
+/// Shared by all requests that matched no route, because random paths must not start fresh counters.
 const UNMATCHED: &str = "<unmatched>";
 
-/// The extractor that [`route`] returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Route;
 
 /// Counts requests by the template of their route, such as `/users/{id}`.
 ///
 /// Requests that matched no route share one counter. axum sets the route only in layers that are added with
-/// `Router::layer` or `route_layer`, not in those around the whole service: there all requests share that counter.
+/// `Router::layer` or `route_layer`. In layers around the whole service all requests share that counter.
 ///
 /// # Examples
 ///
@@ -60,7 +59,6 @@ impl KeyExtractor for Route {
         MaybeFuture::Ready(Extracted::Key(KIND.key(template(parts).as_bytes())))
     }
 
-    /// Templates are the server's, and do not identify a client.
     fn info(&self) -> KeyInfo {
         let info = KeyInfo::new("route").shared().unforgeable();
         KeyInfo { needs_route: true, ..info }
@@ -72,7 +70,6 @@ impl KeyExtractor for Route {
     }
 }
 
-/// Returns the template of the route, or [`UNMATCHED`].
 pub(super) fn template(parts: &Parts) -> &str {
     matched(parts).unwrap_or(UNMATCHED)
 }
@@ -82,13 +79,13 @@ pub(super) fn param_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts
     value.map(|text| text.map(|text| choices.form(bytes(text))).ok_or(Ambiguous)).transpose()
 }
 
-/// Decoded values; `None` for one that is not UTF-8.
+/// Decoded. `None` is not UTF-8.
 type Values<'a> = SmallVec<[Option<Cow<'a, str>>; 1]>;
 
 fn values<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     // A nested service, or the fallback of a nested router, has parameters of its prefix and no route.
     let Some(template) = parts.extensions.get::<MatchedPath>() else { return values_of_router(parts, name) };
-    // The template is that of the outermost router, but nested ones see a shortened path.
+    // The template belongs to the outermost router, but nested routers see a shortened path.
     let whole = parts.extensions.get::<OriginalUri>().map_or(parts.uri.path(), |OriginalUri(uri)| uri.path());
     let found = if is_routed(whole, parts) { captures(template.as_str(), whole, name) } else { None };
     match found {
@@ -106,7 +103,6 @@ fn is_routed(whole: &str, parts: &Parts) -> bool {
     path == whole || whole.strip_suffix(path).is_some_and(is_nested)
 }
 
-/// Returns what a path has where its template has `{name}` or `{*name}`; `None` if it does not match the template.
 fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&'a str; 1]>> {
     let (mut rest, mut found) = (path, SmallVec::new());
     for piece in pieces(template) {
@@ -126,7 +122,6 @@ fn captures<'a>(template: &str, path: &'a str, name: &str) -> Option<SmallVec<[&
     rest.is_empty().then_some(found)
 }
 
-/// Returns the values that the router itself captured, which only axum's extractor can read.
 fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
     let mut of_router = http::Request::new(()).into_parts().0;
     of_router.extensions = parts.extensions.clone();
@@ -136,7 +131,7 @@ fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
             let named = params.iter().filter(|(of, _)| *of == name);
             named.map(|(_, value)| Some(Cow::Owned(value.to_owned()))).collect()
         }
-        // Without parameters there is none of this name; else one is no text, and the router does not return which.
+        // Without parameters none has this name. Otherwise one is no text, and the router does not return which.
         Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
         _ => [None].into_iter().collect(),
     }
@@ -146,42 +141,24 @@ fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn row(template: &str, path: &str, values: Option<&[&str]>) {
-        assert_eq!(captures(template, path, "id").as_deref(), values, "{template} {path}");
-    }
-
     #[test]
-    fn a_parameter_is_what_the_path_has_in_its_place() {
-        row("/users/{id}", "/users/7", Some(&["7"]));
-        row("/{id}", "/7", Some(&["7"]));
-        row("/a/{x}/{id}/b", "/a/1/2/b", Some(&["2"]));
-        row("/users/{other}", "/users/7", Some(&[]));
-        row("/users/id", "/users/id", Some(&[]));
-        row("/", "/", Some(&[]));
-        row("/{id}/a/{id}", "/1/a/2", Some(&["1", "2"]));
-    }
-
-    #[test]
-    fn a_wildcard_takes_the_rest_of_the_path() {
-        row("/files/{*id}", "/files/a/b/", Some(&["a/b/"]));
-        row("/{*id}", "/a", Some(&["a"]));
-        row("/files/{*rest}", "/files/a", Some(&[]));
-    }
-
-    #[test]
-    fn static_text_around_a_parameter_is_left_out() {
-        row("/v{id}", "/v7", Some(&["7"]));
-        row("/{{{id}", "/{7", Some(&["7"]));
-        row("/{{id}}", "/{id}", Some(&[]));
-        row("/{{id}}/{id}", "/{id}/7", Some(&["7"]));
-    }
-
-    #[test]
-    fn a_path_of_another_template_has_no_parameters() {
-        row("/users/{id}", "/users", None);
-        row("/users/{id}", "/a/users/7", None);
-        row("/users/{id}", "/users/7/b", None);
-        row("/long{id}", "/é", None);
+    fn a_parameter_is_what_the_path_has_in_its_place_without_the_text_around_it() {
+        for (template, path, values) in [
+            ("/a/{x}/{id}/b", "/a/1/2/b", Some(&["2"][..])),
+            ("/users/{other}", "/users/7", Some(&[])),
+            ("/users/id", "/users/id", Some(&[])),
+            ("/", "/", Some(&[])),
+            ("/{id}/a/{id}", "/1/a/2", Some(&["1", "2"])),
+            ("/files/{*id}", "/files/a/b/", Some(&["a/b/"])),
+            ("/files/{*rest}", "/files/a", Some(&[])),
+            ("/{{{id}", "/{7", Some(&["7"])),
+            ("/{{id}}/{id}", "/{id}/7", Some(&["7"])),
+            ("/users/{id}", "/users", None),
+            ("/users/{id}", "/a/users/7", None),
+            ("/users/{id}", "/users/7/b", None),
+            ("/long{id}", "/é", None),
+        ] {
+            assert_eq!(captures(template, path, "id").as_deref(), values, "{template} {path}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Keys that no client can choose: the one that all requests share, the method, and extensions of the request.
+//! Keys that no client can choose: one key for all requests, the method, and extensions of the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,20 +11,19 @@ use crate::core::{Key, MaybeFuture};
 
 const GLOBAL: Key = Key::fixed("global:");
 
-/// The extractor that [`global`] returns: the same key for each request.
 #[derive(Clone, Copy, Debug)]
 struct Global;
 
 /// Counts all requests together, in one counter.
 ///
-/// It is the key of a policy that has no other. Lists of values make no sense with it: a layer is not built with one.
+/// It is the key of a policy that has no other. Lists of values make no sense with it: a layer does not build with one.
 ///
 /// # Examples
 ///
 /// ```
 /// use tollgate::{Policy, Quota, key};
 ///
-/// // No more than 5,000 requests per second, whoever sends them.
+/// // No more than 5,000 requests per second, from all clients together.
 /// let policy = Policy::new("capacity", Quota::per_second(5_000)).key(key::global());
 /// # let _ = policy;
 /// ```
@@ -42,7 +41,6 @@ impl KeyExtractor for Global {
         KeyInfo::new("global").shared().unforgeable()
     }
 
-    /// Its only value is empty.
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         value.is_empty().then_some(GLOBAL)
     }
@@ -50,10 +48,10 @@ impl KeyExtractor for Global {
 
 const METHOD: &str = "method";
 
-/// The value that all other methods share: made-up methods must not start fresh counters.
+/// Shared by all other methods, because made-up methods must not start fresh counters.
 const OTHER: &str = "<other>";
 
-/// The methods of RFC 9110, and PATCH of RFC 5789.
+/// RFC 9110, and PATCH of RFC 5789.
 pub(crate) const STANDARD_METHODS: [http::Method; 9] = [
     http::Method::GET,
     http::Method::HEAD,
@@ -66,14 +64,13 @@ pub(crate) const STANDARD_METHODS: [http::Method; 9] = [
     http::Method::TRACE,
 ];
 
-/// The extractor that [`method`] returns.
 #[derive(Clone, Copy, Debug)]
 struct Method;
 
 /// Counts requests by their method, such as `GET`.
 ///
-/// HEAD counts as GET, as it runs the same handler. Methods other than PATCH and those of RFC 9110 share one counter.
-/// It is mostly useful as a part of a [tuple](KeyExtractor).
+/// HEAD counts as GET, because it runs the same handler. Methods outside of RFC 9110, other than PATCH, share one
+/// counter. It is mostly useful as a part of a [tuple](KeyExtractor).
 ///
 /// # Examples
 ///
@@ -96,7 +93,6 @@ impl KeyExtractor for Method {
         MaybeFuture::Ready(Extracted::Key(method_key(&parts.method)))
     }
 
-    /// A method does not identify a client.
     fn info(&self) -> KeyInfo {
         KeyInfo::new(METHOD).shared().unforgeable()
     }
@@ -114,14 +110,13 @@ fn method_key(method: &http::Method) -> Key {
     Key::new(METHOD, if STANDARD_METHODS.contains(method) { method.as_str() } else { OTHER })
 }
 
-/// The extractor that [`extension`] returns.
 #[derive(Clone)]
 struct Extension(Arc<dyn Fn(&Parts) -> Extracted + Send + Sync>);
 
 /// Identifies clients by a request extension, such as the user that a layer for authentication has found.
 ///
-/// The closure may return what that of [`from_fn`](super::from_fn) may. A request without the extension has no key.
-/// The layer that inserts the extension has to be outside of the rate limit.
+/// The closure may return the same types as a closure of [`from_fn`](super::from_fn). A request without the extension
+/// has no key. The layer that inserts the extension has to be outside of the rate limit.
 ///
 /// # Examples
 ///
@@ -157,7 +152,6 @@ impl KeyExtractor for Extension {
         MaybeFuture::Ready((self.0)(parts))
     }
 
-    /// Extensions are set by the server, not by clients.
     fn info(&self) -> KeyInfo {
         KeyInfo::default().unforgeable()
     }

@@ -1,8 +1,8 @@
-//! Keys that are the value of a header, cookie, parameter or user name: which of several values counts, the form in which
-//! it is compared, and the key that is made of it.
+//! Keys from the value of a header, cookie, parameter or user name: which of several values counts, and the form in
+//! which it is compared.
 //!
-//! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around
-//! it. The case and the inside of values are left alone: only the application knows whether they matter.
+//! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around it.
+//! The case and the inside of values stay unchanged: only the application knows whether they matter.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -22,23 +22,21 @@ use super::{KeyExtractor, KeyInfo};
 use crate::core::error::built;
 use crate::core::{Error, Key, KeyKind, MaybeFuture};
 
-/// An extractor of a value that clients send.
+/// Extractor of a value that clients send.
 ///
-/// Made by [`header`](super::header), [`cookie`](super::cookie()), [`query`](super::query()),
-/// [`path_param`](super::path_param()) and [`basic_user`](super::basic_user()), which have the rules and examples. Where a
-/// request has several values that differ, the key is [ambiguous](Extracted::Ambiguous), unless [`first`](Self::first) or
-/// [`last`](Self::last) states which of them the application reads.
+/// Created by [`header`](super::header), [`cookie`](super::cookie()), [`query`](super::query()),
+/// [`path_param`](super::path_param()) and [`basic_user`](super::basic_user()), which have the rules and examples.
+/// If a request has several values that differ, the key is [ambiguous](Extracted::Ambiguous), unless
+/// [`first`](Self::first) or [`last`](Self::last) states which of them the application reads.
 #[derive(Clone)]
 #[must_use]
 pub struct ValueKey {
     source: ValueSource,
     kind: KeyKind,
-    /// Whether keys hold the value itself, not a hash of it.
     plain: bool,
     choices: Choices,
 }
 
-/// Where the value is, with the name that it has there.
 #[derive(Clone)]
 enum ValueSource {
     Header(HeaderName),
@@ -56,14 +54,14 @@ enum ValueSource {
 /// the application reads.
 ///
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
-/// request without the header has no key; an empty value is a value like any other.
+/// request without the header has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
-/// has verified it.
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified it.
 ///
 /// # Panics
 ///
-/// Where [`try_header`] returns an error. The case of `name` does not matter, and an [`http::HeaderName`] is always right.
+/// If `name` is not a header name: see [`try_header`]. The case of `name` does not matter, and an [`http::HeaderName`]
+/// is always right.
 ///
 /// # Examples
 ///
@@ -107,18 +105,17 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
 
 /// Identifies clients by the value of a cookie, such as a session.
 ///
-/// Names and values are percent-decoded; double quotes and white space around a value are ignored. The case of the
-/// name matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
+/// Names and values are percent-decoded. Double quotes and white space around a value are ignored. The case of the name
+/// matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
 /// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
-/// several values if a cookie is set for two paths or domains. So is a value that is not UTF-8, that has a quote on
-/// one side only, or that has a backslash in quotes, and one with white space other than spaces and tabs around it or its
-/// name.
+/// several values if a cookie is set for two paths or domains. Also ambiguous is a value that is not UTF-8, that has a
+/// quote on one side only, or that has a backslash in quotes, and a value with white space other than spaces and tabs
+/// around it or its name.
 ///
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
-/// request without the cookie has no key; an empty value is a value like any other.
+/// request without the cookie has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each one it makes up starts a counter of its own, unless a layer outside of this one
-/// has verified it.
+/// The client chooses the value: each invented value starts its own counter, unless an outer layer has verified it.
 ///
 /// # Examples
 ///
@@ -143,14 +140,14 @@ pub fn cookie(name: impl AsRef<str>) -> ValueKey {
 
 /// Identifies clients by the value of a query parameter.
 ///
-/// Names and values are percent-decoded, and `+` is a space. A parameter that comes with several values that differ is
-/// [ambiguous](Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which
-/// of them the application reads. So is one that has another value if `;` separates parameters as `&` does.
+/// Names and values are percent-decoded, and `+` is a space. A parameter with several values that differ is
+/// [ambiguous](Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of
+/// them the application reads. So is a parameter that has another value if `;` separates parameters like `&`.
 ///
 /// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
-/// without the parameter has no key; an empty value is a value like any other.
+/// without the parameter has no key. An empty value is a value like any other.
 ///
-/// The client chooses the value: each one it makes up starts a counter of its own.
+/// The client chooses the value: each invented value starts its own counter.
 ///
 /// # Examples
 ///
@@ -175,12 +172,12 @@ pub fn query(name: impl AsRef<str>) -> ValueKey {
 
 /// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
 ///
-/// The value is percent-decoded, and is the one that axum's `Path` has, also if the path was rewritten before it was
+/// The value is percent-decoded and equal to the value in axum's `Path`, also if the path was rewritten before it was
 /// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
 /// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
 /// UTF-8, or if nested routers have several with this name that differ.
 ///
-/// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in those around the
+/// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in layers around the
 /// whole service.
 ///
 /// If the application parses the value, several spellings are one client: to `Path<u64>`, `07` and `+7` are `7`. Set
@@ -206,15 +203,14 @@ pub fn path_param(name: impl AsRef<str>) -> ValueKey {
 
 /// Identifies clients by the user name of `Authorization: Basic`, whatever the password.
 ///
-/// Only a hash of the name leaves the process, unless [`plain`](ValueKey::plain) is set. The password is never used.
-/// A request without the header, or with another scheme, has no key; an empty name is a value like any other.
-/// Credentials that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), as servers
-/// differ in how they read them; so are credentials beside another `Authorization` line that differs, unless
+/// Only a hash of the name leaves the process, unless [`plain`](ValueKey::plain) is set. The password is never used. A
+/// request without the header, or with another scheme, has no key. An empty name is a value like any other. Credentials
+/// that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), because servers differ in
+/// how they read them. So are credentials beside another `Authorization` line that differs, unless
 /// [`first`](ValueKey::first) or [`last`](ValueKey::last) picks one, of whichever scheme.
 ///
 /// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
-/// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each one it makes up starts a counter of its
-/// own.
+/// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each invented name starts its own counter.
 ///
 /// # Examples
 ///
@@ -241,39 +237,41 @@ impl ValueKey {
         Self { source, kind, plain: false, choices: Choices::new() }
     }
 
-    /// Keeps the value readable in keys, and so in the store, instead of a hash of it. Values of query and path
-    /// parameters always are.
+    /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
     ///
-    /// A value of more than 64 bytes, escaped, is hashed nevertheless.
+    /// Values of query and path parameters are always readable. A value of more than 64 bytes, escaped, is hashed all
+    /// the same.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }
 
-    /// Uses the first of several values, instead of the [`last`](Self::last), for applications that do: of cookies, as
-    /// Go's `Request.Cookie` and Rack do.
+    /// Uses the first of several values, instead of the [`last`](Self::last), for applications that read the first.
     ///
-    /// Servers may differ in which cookie that is, as some decode names and some drop what is malformed. Where they do,
-    /// the cookie is ambiguous if the other values differ from it.
+    /// Go's `Request.Cookie` and Rack read the first cookie. Servers may differ in which cookie is the first, because
+    /// some decode names and some drop malformed cookies. Where they do, the cookie is ambiguous if the other values
+    /// differ from it.
     pub fn first(self) -> Self {
         Self { choices: Choices { pick: Pick::First, ..self.choices }, ..self }
     }
 
-    /// Uses the last of several values, instead of the [`first`](Self::first), for applications that do, as axum-extra's
-    /// `CookieJar` and axum's `Query` of a map do. For cookies it is limited as [`first`](Self::first).
+    /// Uses the last of several values, instead of the [`first`](Self::first), for applications that read the last.
+    ///
+    /// axum-extra's `CookieJar` and axum's `Query` of a map read the last. For cookies it has the same limits as
+    /// [`first`](Self::first).
     pub fn last(self) -> Self {
         Self { choices: Choices { pick: Pick::Last, ..self.choices }, ..self }
     }
 
-    /// Ignores the case of ASCII letters, for applications that do: values are lower-cased.
+    /// Lower-cases ASCII letters, for applications that ignore their case.
     pub fn ignore_case(self) -> Self {
         Self { choices: Choices { ignores_case: true, ..self.choices }, ..self }
     }
 
-    /// Identifies clients by the result of a function of the value, which it gets decoded and without white space around
-    /// it.
+    /// Identifies clients by the result of a function of the value.
     ///
-    /// The function must return one result for all values that the application treats as one client, and must return
-    /// its own results unchanged: entries of [lists](crate::policy::AccessList) are such results.
+    /// The function receives the value decoded and without white space around it. It must return one result for all
+    /// values that the application treats as one client, and must return its own results unchanged: entries of
+    /// [lists](crate::policy::AccessList) are such results.
     ///
     /// # Examples
     ///
@@ -334,7 +332,7 @@ impl KeyExtractor for ValueKey {
             #[cfg(feature = "axum")]
             ValueSource::PathParam(_) => text(value),
         };
-        // A closure may return what no request can carry.
+        // A closure may return values that no request can carry.
         let is_result = || self.choices.normalize.is_some() && *self.choices.form(Cow::Borrowed(value)) == *value;
         let value = read.or_else(|| is_result().then_some(value))?;
         Some(self.key(&self.choices.form(Cow::Borrowed(value))))
@@ -347,7 +345,6 @@ impl fmt::Debug for ValueKey {
     }
 }
 
-/// Returns the value of a parameter that counts, if there is one. Queries are parsed as forms, as axum's `Query` does it.
 fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
     let query = parts.uri.query().unwrap_or_default();
     let values = |piece: &'a str| {
@@ -363,7 +360,7 @@ fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<
     choices.pick.of(values(query))
 }
 
-/// Decodes a name or a value of a form: <https://url.spec.whatwg.org/#urlencoded-parsing>.
+/// Decodes a form's name or value: <https://url.spec.whatwg.org/#urlencoded-parsing>.
 fn form_text(text: &str) -> Cow<'_, str> {
     if !text.contains('+') {
         return percent_decode_str(text).decode_utf8_lossy();

@@ -1,5 +1,3 @@
-//! Explains what the policies make of a request, as the admission of that request would, but without the store.
-
 use std::borrow::Cow;
 use std::{array, fmt, iter};
 
@@ -9,21 +7,21 @@ use serde::ser::SerializeStruct;
 
 use super::LiveLayer;
 use crate::core::{Key, Mode, PolicyName, Quota};
-use crate::http::admission::{Judge, Resolved, Skip};
+use crate::http::admission::{PolicyResolver, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
 use crate::limiter::lookup::RawValues;
 use crate::store::{Check, MaybeFuture};
 
 impl LiveLayer {
-    /// Returns what the policies make of a request: which apply, by which key, at which cost, and why the others do not.
+    /// Explains which policies apply to a request, by which key, at which cost, and why the others do not.
     ///
-    /// It takes nothing, does not call the store and starts no lookup; only an ambiguous key counts in
+    /// It takes nothing, does not call the store and starts no lookup. But an ambiguous key counts in
     /// `tollgate_ambiguous_keys_total`, and a missing address is warned of as for a request. Closures of policies run,
-    /// too. What earlier layers insert into the extensions of a request, such as the route that matched and the address
-    /// of the peer, has to be in `parts`, so call it where the layer is.
+    /// too. Extensions that earlier layers insert into a request, such as the route that matched and the address of the
+    /// peer, have to be in `parts`, so call it where the layer is.
     ///
-    /// Keys are as in the store: secrets are hashed, addresses are not, so show it to operators only.
+    /// Keys are shown as stored: secrets are hashed, addresses are not, so show them to operators only.
     ///
     /// # Examples
     ///
@@ -43,7 +41,7 @@ impl LiveLayer {
     /// ```
     pub fn explain(&self, parts: &Parts) -> Explanation {
         let gate = self.layer.gate.load_full();
-        let explain = |(place, policy)| explained(policy, parts, Judge::resolve(&gate, place, parts, false));
+        let explain = |(place, policy)| explained(policy, parts, PolicyResolver::resolve(&gate, place, parts, false));
         Explanation { policies: gate.policies.iter().enumerate().map(explain).collect() }
     }
 }
@@ -79,13 +77,11 @@ fn of_check(check: &Check, policy: &Policy) -> Option<&'static str> {
     }
 }
 
-/// Returns whether the tier of a key is not known, as its lookup has failed.
 fn has_no_tier(policy: &Policy, check: &Check) -> bool {
     let tier = policy.rule().tiers().map(|lookup| lookup.find(check.counter.key(), RawValues::default));
     matches!(tier, Some(MaybeFuture::Ready(Err(_))))
 }
 
-/// Returns why a request is not counted.
 fn of_skip(skip: Skip) -> &'static str {
     match skip {
         Skip::Scope => "it does not apply",
@@ -109,14 +105,12 @@ fn of_refusal(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// The columns of the table.
 const HEADER: [&str; 6] = ["policy", "applies", "key", "cost", "quota", "why"];
 
-/// What the policies of a layer make of a request, as [`LiveLayer::explain`](crate::LiveLayer::explain)
-/// returns it.
+/// Effect of a layer's policies on a request, from [`LiveLayer::explain`](crate::LiveLayer::explain).
 ///
-/// Displayed, it is a table with a header, and a line for each policy. With the feature `serde` it is data for operators,
-/// where the times of a [quota](Quota#serialization) are in seconds, and what there is not is null:
+/// Displayed, it is a table with a header, and a line for each policy. With the feature `serde` it is data for
+/// operators, where the times of a [quota](Quota#serialization) are in seconds, and missing values are null:
 ///
 /// ```json
 /// {
@@ -169,7 +163,7 @@ pub struct Explanation {
     policies: Vec<PolicyExplanation>,
 }
 
-/// What one policy makes of a request.
+/// Effect of one policy on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyExplanation {
     policy: PolicyName,
@@ -181,21 +175,16 @@ pub struct PolicyExplanation {
     why: Option<Cow<'static, str>>,
 }
 
-/// What becomes of the request, as far as a policy decides that without the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolicyEffect {
-    /// The policy counts it.
     Counts,
-    /// The policy does not apply.
     Skips,
-    /// The policy refuses it.
     Refuses,
-    /// A lookup comes first.
     Waits,
 }
 
 impl Explanation {
-    /// Returns the policies in the order in which they were added, also those after one that refuses the request.
+    /// Returns the policies in the order in which they were added, also policies after one that denies the request.
     pub fn policies(&self) -> &[PolicyExplanation] {
         &self.policies
     }
@@ -207,37 +196,37 @@ impl PolicyExplanation {
         self.policy.as_str()
     }
 
-    /// Returns the quota: that of the client's tier, if there is one and it needs no lookup.
+    /// Returns the quota. It is the quota of the client's tier, if there is one and it needs no lookup.
     pub fn quota(&self) -> &Quota {
         &self.quota
     }
 
-    /// Returns the key of the counter, as in the store; `None` if the request is not counted, or the key is looked up.
+    /// Returns the key of the counter, as in the store. `None` if the request is not counted, or the key is looked up.
     pub fn key(&self) -> Option<&Key> {
         self.key.as_ref()
     }
 
-    /// Returns how many units the request costs; 0 if there is no [key](Self::key).
+    /// Returns how many units the request costs. 0 if there is no [key](Self::key).
     pub fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Returns whether the policy is in shadow mode, so that it refuses nothing.
+    /// Returns `true` if the policy is in shadow mode, so that it denies nothing.
     pub fn is_shadow(&self) -> bool {
         self.mode == Mode::Shadow
     }
 
-    /// Returns whether the policy applies: it counts the request or refuses it, or a lookup decides whether it does.
+    /// Returns `true` if the policy applies: it counts the request or denies it, or a lookup decides whether it does.
     pub fn applies(&self) -> bool {
         self.effect != PolicyEffect::Skips
     }
 
-    /// Returns whether the policy refuses the request whatever its counter has left, as for a client on a deny list.
+    /// Returns `true` if the policy denies the request whatever its counter has left, as for a client on a deny list.
     pub fn denies(&self) -> bool {
         self.effect == PolicyEffect::Refuses
     }
 
-    /// Returns why the policy does not apply, or what is special; `None` if it counts the request by its own key.
+    /// Returns why the policy does not apply, or what is special. `None` if it counts the request by its own key.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -265,7 +254,7 @@ impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines = self.policies.iter().map(PolicyExplanation::row);
         let lines: Vec<[String; 6]> = iter::once(HEADER.map(str::to_owned)).chain(lines).collect();
-        // A format takes no larger width, and panics.
+        // Bounded, because a format panics with a larger width.
         let most = usize::from(u16::MAX);
         let widest = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0).min(most);
         let widths: [usize; 5] = array::from_fn(widest);

@@ -1,5 +1,3 @@
-//! The handle of a layer that serves.
-
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,7 +7,7 @@ use tower::Layer;
 
 use super::RateLimitLayer;
 use crate::core::Error;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 #[cfg(feature = "axum")]
 use crate::http::key::ClientIp;
 use crate::http::policy::Policy;
@@ -19,8 +17,8 @@ use crate::store::{BreakerState, OnFailure};
 
 /// A [`Layer`] whose settings are final, and whose policies can be replaced while it serves.
 ///
-/// [`RateLimitLayer::live`] makes it. All clones, and all services, limiters and status services made of them, are one:
-/// what a method reads is what serves, and what it changes holds for all of them.
+/// Created by [`RateLimitLayer::live`]. All clones share one state with all services, limiters and status services made
+/// from them: methods read what serves, and their changes hold for all of them.
 ///
 /// # Examples
 ///
@@ -47,8 +45,9 @@ impl LiveLayer {
         Self { layer }
     }
 
-    /// Returns the policies in force, in their order, whose keys have the settings of the layer's client: to add one or
-    /// leave one out by [`replace_policies`](Self::replace_policies).
+    /// Returns the policies in force, in their order, with the settings of the layer's client in their keys.
+    ///
+    /// Use it to add a policy or leave one out by [`replace_policies`](Self::replace_policies).
     ///
     /// # Examples
     ///
@@ -85,17 +84,17 @@ impl LiveLayer {
         self.layer.gate.load().policies.iter().find(|policy| policy.name() == name).cloned()
     }
 
-    /// Replaces all policies of this layer, of its clones, and of the services and limiters made of them, while they
+    /// Replaces all policies of this layer, of its clones, and of the services and limiters made from them, while they
     /// are used.
     ///
-    /// A policy whose name, key, algorithm and window are as before keeps its counters. Requests that were admitted
-    /// before are settled by the policies they were admitted with. New policies that a
-    /// [status service](Self::status_service) must not show to all clients are left out of it, with a warning.
+    /// A policy keeps its counters if its name, key, algorithm and window do not change. Requests that were allowed
+    /// before are settled by the policies that allowed them. New policies that a [status service](Self::status_service)
+    /// must not show to all clients are left out of it, with a warning.
     ///
     /// # Errors
     ///
-    /// As [`RateLimitLayer::try_policy`], and if there are none in place of some; then the policies in force stay. If the
-    /// layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
+    /// See [`RateLimitLayer::try_policy`]. Also if there are none in place of some. Then the policies in force stay. If
+    /// the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
     /// `replace_client` replaces the client, too.
     ///
     /// # Examples
@@ -113,21 +112,22 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |_| {})
     }
 
-    /// Removes all policies, so that every request is admitted, until others [replace](Self::replace_policies) them.
+    /// Removes all policies, so that every request is allowed, until others [replace](Self::replace_policies) them.
     ///
-    /// Requests that are in progress are settled by the policies that admitted them.
+    /// Requests that are in progress are settled by the policies that allowed them.
     pub fn remove_policies(&self) {
         self.layer.gate.load().limits.warned.no_rules_is_meant();
         self.publish(&[], |_| {});
     }
 
-    /// Replaces the [client](RateLimitLayer::client) and all policies in one swap: no request is limited by the new policies
-    /// behind the old proxies.
+    /// Replaces the [client](RateLimitLayer::client) and all policies in one swap.
+    ///
+    /// No request is limited by the new policies behind the old proxies.
     ///
     /// # Errors
     ///
-    /// As [`replace_policies`](Self::replace_policies), and if not all policies agree with the client; then client and
-    /// policies in force stay.
+    /// See [`replace_policies`](Self::replace_policies). Also if not all policies agree with the client. Then client
+    /// and policies in force stay.
     ///
     /// # Examples
     ///
@@ -146,21 +146,16 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |gate| gate.client = client.clone())
     }
 
-    /// Replaces all policies, and in the same swap what `change` does to the gate before.
-    ///
-    /// # Errors
-    ///
-    /// As [`replace_policies`](Self::replace_policies).
-    fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut Gate)) -> Result<(), Error> {
+    fn replace(&self, policies: Vec<Policy>, change: impl Fn(&mut LayerState)) -> Result<(), Error> {
         let before = self.layer.gate.load_full();
         let count = before.policies.len();
         if policies.is_empty() && count > 0 {
             return Err(Error::invalid(format!(
-                "no policies in place of {count}: nothing would be limited any more: give some; if that is meant, \
+                "no policies in place of {count}: nothing would be limited any more: use some; if that is meant, \
                  call remove_policies, or write policy = [] in the file"
             )));
         }
-        let mut next = Gate::clone(&before);
+        let mut next = LayerState::clone(&before);
         change(&mut next);
         let policies = next.accepts(policies)?.into_iter().map(|policy| policy.continuing(&before.policies));
         let policies: Vec<Policy> = policies.collect();
@@ -169,9 +164,9 @@ impl LiveLayer {
         Ok(())
     }
 
-    fn publish(&self, policies: &[Policy], change: impl Fn(&mut Gate)) {
+    fn publish(&self, policies: &[Policy], change: impl Fn(&mut LayerState)) {
         self.layer.gate.rcu(|gate| {
-            let mut gate = Gate::clone(gate);
+            let mut gate = LayerState::clone(gate);
             change(&mut gate);
             gate.set_policies(policies.to_vec());
             gate
@@ -193,22 +188,23 @@ impl LiveLayer {
         self.layer.gate.load().limits.failure.on_failure
     }
 
-    /// Returns for how long of one outage all requests are admitted, with [`OnFailure::Allow`].
+    /// Returns for how long of one outage all requests are allowed, with [`OnFailure::Allow`].
     pub fn allow_for(&self) -> Duration {
         self.layer.gate.load().limits.failure.allow_for
     }
 
-    /// Returns how many processes share the limits, each of which takes its part of them while the store is unavailable.
+    /// Returns how many processes share the limits. While the store is unavailable, each takes its part of them.
     pub fn instances(&self) -> NonZeroU32 {
         self.layer.gate.load().limits.failure.instances
     }
 
     /// Returns the state of the layer's circuit breaker: whether the store is called, or has failed too often.
     ///
-    /// [`OnFailure`](crate::OnFailure) has what counts as a failure and when the store is probed. The breaker is half-open while a probe
-    /// is in flight. It counts the requests of this layer, its clones, and the services and limiters made of them.
+    /// [`OnFailure`](crate::OnFailure) defines what counts as a failure and when the store is probed. The breaker is
+    /// half-open while a probe is in flight. It counts the requests of this layer, its clones, and the services and
+    /// limiters made from them.
     ///
-    /// On a Redis Cluster each primary has a breaker of its own: see
+    /// On a Redis Cluster each primary has its own breaker: see
     /// [`RedisStore::breakers`](crate::RedisStore::breakers).
     ///
     /// # Examples
@@ -226,9 +222,9 @@ impl LiveLayer {
 
     /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
     ///
-    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none with
-    /// another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose key is a
-    /// closure. [`Limiter::only`] names policies instead. A key that is for no policy is an error.
+    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none
+    /// with another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose
+    /// key is a closure. To name policies instead, use [`Limiter::only`]. A key that is for no policy is an error.
     /// [`Policy::key_of`] makes keys.
     ///
     /// # Examples

@@ -1,11 +1,8 @@
-//! The layer: what users build from a store, policies and settings, and put around a service.
+//! Layers, built from a store, policies and settings, and put around a service.
 //!
-//! [`RateLimitLayer`] is the builder as well. Each of its settings makes a layer of its own by copying the
-//! [gate](super::gate) and changing the copy, so services that exist already keep theirs. [`LiveLayer`] has no setter,
-//! and reads and changes the gate that its services share.
-//!
-//! What the settings mean for one request is in [`admission`](crate::http::admission); what the store's failures mean
-//! is in [`OnFailure`].
+//! [`RateLimitLayer`] is the builder as well. Each setter copies the shared [state](super::gate) and changes the copy,
+//! so existing services keep theirs. [`LiveLayer`] has no setter. It reads and changes the state that its services
+//! share.
 
 mod explain;
 mod live;
@@ -26,7 +23,7 @@ pub use self::live::LiveLayer;
 #[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
-use crate::http::gate::{Gate, SharedGate};
+use crate::http::gate::{LayerState, SharedGate};
 use crate::http::headers::RateLimitHeaders;
 #[cfg(feature = "axum")]
 use crate::http::key;
@@ -40,17 +37,17 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 /// It has no type parameters, so it can be named, stored and returned. Clones share all state, and so do the services
 /// that a layer makes.
 ///
-/// All policies of a layer are decided together: a request that one of them refuses takes nothing from the others.
-/// Nested layers cannot do that. [`RateLimit`] has the responses to requests that are refused, those to
-/// [gRPC calls](RateLimit#grpc), too.
+/// All policies of a layer are decided together: a request that one of them denies takes nothing from the others.
+/// Nested layers cannot do that. [`RateLimit`] documents the responses to denied requests and to denied [gRPC
+/// calls](RateLimit#grpc).
 ///
-/// A request that comes to a layer and, further inside, to the same layer or a clone of it is counted once by each
-/// policy: the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once
-/// (TG010). If a handler sends several requests with the extensions of its own one, all but the first are counted.
+/// A request that passes a layer and, further inside, the same layer or a clone of it is counted once by each policy:
+/// the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG010). If a
+/// handler sends several requests with the extensions of the request that it handles, all but the first are counted.
 ///
-/// Each setter returns a new layer with the same store and counters; services that were made before keep their
-/// settings. Set everything first, then apply the layer, or make it [`live`](Self::live) to replace its policies or read
-/// its state while it serves.
+/// Each setter returns a new layer with the same store and counters. Services that were made before keep their
+/// settings. Set everything first, then apply the layer, or make it [`live`](Self::live) to replace its policies or
+/// read its state while it serves.
 ///
 /// # Examples
 ///
@@ -68,7 +65,7 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 #[must_use]
 pub struct RateLimitLayer {
     pub(super) gate: SharedGate,
-    /// Whether a status service for all clients was made of this layer or a clone.
+    /// Set once a status service for all clients was made from this layer or a clone.
     pub(super) shows_all: Arc<AtomicBool>,
 }
 
@@ -77,7 +74,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     ///
     /// # Examples
     ///
@@ -97,7 +94,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     ///
     /// # Examples
     ///
@@ -114,7 +111,7 @@ impl RateLimitLayer {
         Self::composite(store).try_policy(policy)
     }
 
-    /// Creates a layer without a policy, which admits every request until one is added.
+    /// Creates a layer without a policy, which allows every request until one is added.
     ///
     /// # Examples
     ///
@@ -127,19 +124,19 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn composite(store: impl Store) -> Self {
-        Self::of(Gate::new(Arc::new(store)))
+        Self::from_state(LayerState::new(Arc::new(store)))
     }
 
-    /// Sets how the client's address is extracted, instead of the peer's address.
+    /// Sets how the client's address is extracted, instead of taking the peer's address.
     ///
     /// It holds for allow and deny lists of addresses, for the policy of [`ip`](Self::ip), and for each key
-    /// [`client_ip()`](key::client_ip), also as a part of another key, whether its policy is added before or after. Such
-    /// a key may have a prefix length of its own, but no other proxies and no other header. A closure or an extractor
-    /// of yours that reads an address does not follow it.
+    /// [`client_ip()`](key::client_ip), also as a part of another key, whether its policy is added before or after.
+    /// Such a key may have its own prefix length, but no other proxies and no other header. Your own closures and
+    /// extractors that read an address do not follow it.
     ///
     /// # Panics
     ///
-    /// If it contradicts the key of a policy, or a policy is not valid with it, such as one whose ban would be by an
+    /// If it contradicts the key of a policy, or a policy is not valid with it, such as a policy with a ban by an
     /// address that clients choose.
     ///
     /// # Examples
@@ -193,13 +190,13 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.headers.set_headers(headers))
     }
 
-    /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, those of refused requests included.
+    /// Inserts the [`Decision`](crate::Decision) into the extensions of responses, denials included.
     ///
-    /// For layers outside of this one that read it there, such as one that traces. A handler reads it from the
-    /// [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) gets it: neither
-    /// needs this setting. Where layers are nested, the decisions of those outside of this one
-    /// [follow](crate::Decision::outer) it. A refusal by an inner layer without this setting has only the decision of
-    /// this layer, which admitted the request: set it on both.
+    /// This is for outer layers that read it from the response, such as a tracing layer. A handler reads the decision
+    /// from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) receives
+    /// it: neither needs this setting. Where layers are nested, the decisions of outer layers
+    /// [follow](crate::Decision::outer) it. A denial by an inner layer without this setting has only the decision of
+    /// this layer, which allowed the request: set it on both.
     ///
     /// # Examples
     ///
@@ -215,11 +212,12 @@ impl RateLimitLayer {
     }
 
     /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it.
-    /// Where nothing of a request is settled later, that saves two allocations.
     ///
-    /// Handlers then cannot read the decision, charge, refund, check or hold slots: what they find is the handle of a
-    /// layer outside, if that has one. Layers inside do not know of this one, so they may warn that nothing limits a
-    /// request. A [`ActualCost`](crate::response::ActualCost) in the extensions of a response is charged as before.
+    /// If nothing of a request is settled later, that saves two allocations.
+    ///
+    /// Handlers then cannot read the decision, charge, refund, check or hold slots: they find the handle of an outer
+    /// layer, if that has one. Inner layers do not know of this one, so they may warn that nothing limits a request. An
+    /// [`ActualCost`](crate::response::ActualCost) in the extensions of a response is charged as before.
     ///
     /// # Examples
     ///
@@ -234,21 +232,22 @@ impl RateLimitLayer {
         self.change(|gate| gate.has_handles = gate.unit.is_some())
     }
 
-    /// Sets how much of the body of a refused request is read and dropped over HTTP/1, instead of 16 MiB in 30 s. With 0
-    /// of either nothing is.
+    /// Sets how much of the body of a denied request is read and dropped over HTTP/1, instead of 16 MiB in 30 s.
     ///
-    /// A client that writes all of an upload before it reads, as many do, sees the response only then: a server closes a
-    /// connection whose request it did not read to its end, which resets it while the client still sends. The response is
-    /// sent at once; a client that reads it meanwhile need not send the rest. A connection whose request was read to its
-    /// end stays open for the next one.
+    /// If either is 0, nothing is read.
     ///
-    /// Reading ends early where the client sends nothing for 2 s. A process reads 1,024 such bodies at once, and a refused
-    /// request beyond that is as with 0: so slow clients that send for ever keep no more than these connections, each for
-    /// `time` at most. Choose less where connections are few or traffic is dear, and 0 behind a proxy that reads whole
-    /// requests before it passes them on, as nginx does by default.
+    /// Many clients write all of an upload before they read, and see the response only then. A server closes a
+    /// connection whose request it did not read to its end, which resets it while the client still sends. The response
+    /// is sent at once, and a client that reads it early need not send the rest. A connection whose request was read to
+    /// its end stays open for the next one.
+    ///
+    /// Reading ends early if the client sends nothing for 2 s. A process reads at most 1,024 such bodies at once.
+    /// Further denied requests are treated as with 0. So clients that send slowly for ever keep no more than these
+    /// connections, each for `time` at most. Choose less where connections are few or traffic is expensive, and 0
+    /// behind a proxy that reads whole requests before it passes them on, as nginx does by default.
     ///
     /// Nothing is read of a request with `Expect: 100-continue`, nor outside of a tokio runtime, which must have timers
-    /// enabled. A graceful shutdown of the server waits for what is being read, as for any request: up to `time`.
+    /// enabled. A graceful shutdown of the server waits for these reads, as for any request: up to `time`.
     ///
     /// # Examples
     ///
@@ -264,10 +263,11 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.drain = Drain::new(max_bytes, time))
     }
 
-    /// Logs requests that a policy refuses, at `info`.
+    /// Logs requests that a policy denies, at `info`.
     ///
-    /// A policy has ten lines in 10 s, so that a flood is few; the next line counts the others. No line has a key. By
-    /// default only what policies in [shadow mode](Policy::shadow) would refuse is logged, in the same way.
+    /// Each policy logs at most ten lines in 10 s, so that a flood stays short. The next line counts the others. No
+    /// line has a key. By default only denials by policies in [shadow mode](Policy::shadow) are logged, in the same
+    /// way.
     ///
     /// # Examples
     ///
@@ -288,7 +288,7 @@ impl RateLimitLayer {
     /// ```
     /// use tollgate::{MemoryStore, OnFailure, Policy, Quota, RateLimitLayer};
     ///
-    /// // Too many attempts are worse than none: refuse them with 503 while nothing can be counted.
+    /// // Too many attempts are worse than none: deny them with 503 while nothing can be counted.
     /// let policy = Policy::new("login", Quota::per_minute(5));
     /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_failure(OnFailure::Deny);
     /// # let _ = layer;
@@ -297,13 +297,13 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.on_failure = rule)
     }
 
-    /// Sets for how long [`OnFailure::Allow`] admits every request in one outage, instead of 60 s.
+    /// Sets for how long [`OnFailure::Allow`] allows every request in one outage, instead of 60 s.
     ///
     /// After that a local fallback limits, until the store decides again. Zero is the same as [`OnFailure::Fallback`].
     ///
     /// The time counts from the first failure since the store last replied. If a primary of a Redis Cluster replies,
     /// but requests for some of its keys fail (while their slot is being moved, say), it counts from the first such
-    /// failure, and starts anew after the same time without one.
+    /// failure, and starts again after the same time without one.
     ///
     /// # Examples
     ///
@@ -322,7 +322,7 @@ impl RateLimitLayer {
 
     /// Sets how many processes share the limits, instead of 1.
     ///
-    /// While the store is unavailable, the [fallback](OnFailure::Fallback) of each process admits that share of a
+    /// While the store is unavailable, the [fallback](OnFailure::Fallback) of each process allows that share of a
     /// quota, rounded up: 100 units a minute are 34 in each of three processes.
     ///
     /// # Examples
@@ -341,23 +341,23 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.instances = instances)
     }
 
-    /// Sets the timeout of one decision: the longest it may take.
+    /// Sets the timeout of one decision.
     ///
     /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a
-    /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives the store no more time: for
-    /// slow links set the timeout of the store, as with
+    /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives the store no more
+    /// time: for slow links set the timeout of the store, for example with
     /// [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is taken as 1 ms, and timers add
-    /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies; a runtime must have timers
+    /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies. A runtime must have timers
     /// enabled.
     ///
-    /// A request waits longer for its turn in the queue of a leaky bucket, and where its key or its quota is looked up and
-    /// not cached: a [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have timeouts of
-    /// their own, 1 s by default, and all lookups of a request run concurrently. The other policies are looked at before
-    /// them, and that look may take a timeout, too.
+    /// A request waits longer in the queue of a leaky bucket, and where its key or its quota is looked up and not
+    /// cached: a [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own
+    /// timeouts, 1 s by default, and all lookups of a request run concurrently. The other policies are peeked at before
+    /// them, and that peek may take a timeout, too.
     ///
-    /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store's reply
-    /// comes later, a store with a timeout of its own, such as a `RedisStore`, refunds what it took; with any other
-    /// store the units stay taken. Slots are released in both cases.
+    /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store replies
+    /// later, a store with its own timeout, such as a `RedisStore`, refunds the units. With any other store the units
+    /// stay taken. Slots are released in both cases.
     ///
     /// On a Redis Cluster set the timeout of the store instead of a shorter one here: a layer does not know which
     /// primary it waited for, so its own timeout counts as a failure of all of them.
@@ -376,7 +376,7 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.budget = Some(budget.max(Duration::from_millis(1))))
     }
 
-    /// Finishes the layer: returns the handle that reads and changes what its services use.
+    /// Finishes the layer, and returns the handle that reads and changes what its services use.
     ///
     /// # Examples
     ///
@@ -390,7 +390,7 @@ impl RateLimitLayer {
     /// # }
     /// ```
     ///
-    /// Setters come before it, and the handle has none:
+    /// Call setters before it, because the handle has none:
     ///
     /// ```compile_fail,E0599
     /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
@@ -402,19 +402,21 @@ impl RateLimitLayer {
         LiveLayer::new(self)
     }
 
-    /// Has the policies of this layer, and those that replace them, count something else than requests, in this unit: for
-    /// a layer around a service that takes what passes in requests or responses.
+    /// Makes the policies of this layer count other units than requests, named `unit`.
     ///
-    /// A request takes nothing by itself. The layer looks at what is left, and has it in its headers with the unit
-    /// (`qu`); the service inside takes units of the [counters](crate::RateLimitHandle::counters) in the handle of the
-    /// request, which is there also after [`without_handle`](Self::without_handle).
+    /// This is for a layer around a service that counts the contents of requests or responses. It applies to policies
+    /// that replace the present ones, too.
+    ///
+    /// A request takes nothing by itself. The layer peeks at the units left, and writes them to its headers with the
+    /// unit (`qu`). The inner service takes units of the [counters](crate::RateLimitHandle::counters) in the handle of
+    /// the request, which exists also after [`without_handle`](Self::without_handle).
     ///
     /// # Errors
     ///
-    /// If a policy is about what a request takes: it has a cost or a [`count`](Policy::count), is
-    /// [`metered`](Policy::metered), [refunded if dropped](Policy::refund_dropped), or has a [ban](Policy::ban). If its
-    /// quota is a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket). If the store
-    /// cannot refund units. If the unit has other letters than `a` to `z`, digits and `-`.
+    /// If a policy sets the units of a request: it has a cost or a [`count`](Policy::count), is
+    /// [`metered`](Policy::metered) or [refunded if dropped](Policy::refund_dropped), or has a [ban](Policy::ban). If
+    /// its quota is a [concurrency](crate::Quota::concurrency) or a [leaky bucket](crate::Quota::leaky_bucket). If the
+    /// store cannot refund units. If the unit has characters other than `a` to `z`, digits and `-`.
     ///
     /// # Examples
     ///
@@ -431,19 +433,20 @@ impl RateLimitLayer {
         let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if unit.is_empty() || !unit.bytes().all(is_allowed) {
             return Err(Error::invalid(format!(
-                "unit {unit:?} is not allowed: give letters from a to z, digits and '-'"
+                "unit {unit:?} is not allowed: use letters from a to z, digits and '-'"
             )));
         }
         self.try_change(|gate| (gate.unit, gate.has_handles) = (Some(unit), true))
     }
 
-    /// Refuses requests that the store admits, by the decision that the closure returns: in a layer that counts
-    /// [in units](Self::in_units), of which a request takes none. A decision that admits changes nothing, and a second closure
-    /// takes the place of the first.
+    /// Denies requests that the store allows, by the decision that the closure returns.
+    ///
+    /// This is for a layer that counts [in units](Self::in_units), of which a request takes none. A decision that
+    /// allows changes nothing. A second closure replaces the first.
     ///
     /// # Errors
     ///
-    /// If the layer counts requests: they have taken their units when the closure is called.
+    /// If the layer counts requests, because they have taken their units when the closure is called.
     ///
     /// # Examples
     ///
@@ -477,31 +480,26 @@ impl RateLimitLayer {
         self.change(|gate| Arc::make_mut(&mut gate.limits).change_failure(change))
     }
 
-    fn change(self, change: impl FnOnce(&mut Gate)) -> Self {
-        let mut gate = Gate::clone(&self.gate.load());
+    fn change(self, change: impl FnOnce(&mut LayerState)) -> Self {
+        let mut gate = LayerState::clone(&self.gate.load());
         change(&mut gate);
-        Self::of(gate)
+        Self::from_state(gate)
     }
 
-    /// The same with a change that concerns policies.
-    ///
-    /// # Errors
-    ///
-    /// If the gate does not [accept](Gate::accepts) its policies any more.
-    fn try_change(self, change: impl FnOnce(&mut Gate)) -> Result<Self, Error> {
-        let mut gate = Gate::clone(&self.gate.load());
+    fn try_change(self, change: impl FnOnce(&mut LayerState)) -> Result<Self, Error> {
+        let mut gate = LayerState::clone(&self.gate.load());
         change(&mut gate);
         let policies = gate.accepts(gate.policies.clone())?;
         gate.set_policies(policies);
-        Ok(Self::of(gate))
+        Ok(Self::from_state(gate))
     }
 
-    fn of(gate: Gate) -> Self {
+    fn from_state(gate: LayerState) -> Self {
         let gate = Arc::new_cyclic(|source| {
             let mut gate = gate;
             let limits = Arc::make_mut(&mut gate.limits);
             limits.renew_warnings();
-            limits.set_source(Weak::<ArcSwap<Gate>>::clone(source));
+            limits.set_source(Weak::<ArcSwap<LayerState>>::clone(source));
             ArcSwap::from_pointee(gate)
         });
         Self { gate, shows_all: Arc::default() }

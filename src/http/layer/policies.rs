@@ -1,7 +1,7 @@
-//! Adds policies to a layer before it is used.
+//! Methods that add policies to a layer.
 //!
-//! Every way in goes through [`Gate::accepts`]: a policy that the store cannot keep, or that no request can match, is
-//! an error when the layer is built or its policies are replaced, never when a request comes.
+//! All of them go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can match, is an
+//! error when the layer is built or its policies are replaced, never when a request arrives.
 
 use super::RateLimitLayer;
 use crate::core::error::built;
@@ -16,8 +16,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// Where [`try_policy`](Self::try_policy) returns an error. The other methods that add a policy panic for the same
-    /// reasons.
+    /// In the cases in which [`try_policy`](Self::try_policy) returns an error. The other methods that add a policy
+    /// panic for the same reasons.
     ///
     /// # Examples
     ///
@@ -37,17 +37,17 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// With the name of the policy, and what to change, if
+    /// The error has the name of the policy, and what to change. It is returned if
     ///
-    /// - another policy of the layer has its name, or its key contradicts the [client](Self::client) of the layer;
+    /// - another policy of the layer has its name, or its key contradicts the [client](Self::client) of the layer,
     /// - no request can match one of its [routes](crate::Policy::routes) or an entry of its
-    ///   [lists](crate::policy::AccessList), or it has an empty list of routes or [methods](crate::Policy::methods);
-    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or 0 though nothing else limits;
+    ///   [lists](crate::policy::AccessList), or it has an empty list of routes or [methods](crate::Policy::methods),
+    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or 0 though nothing else limits,
     /// - no status [counts](crate::Policy::count), or slots of a [concurrency](crate::Quota::concurrency) are to be
-    ///   [metered](crate::Policy::metered) or counted;
-    /// - clients could have others [banned](crate::Policy::ban) by its key, or a ban by failures is
-    ///   [extending](crate::Ban::extending);
-    /// - the store does not [support](crate::store::Store::capabilities) it together with the earlier policies; most
+    ///   [metered](crate::Policy::metered) or counted,
+    /// - clients could get others [banned](crate::Policy::ban) by its key, or a ban by failures is
+    ///   [extending](crate::Ban::extending),
+    /// - the store does not [support](crate::store::Store::capabilities) it together with the earlier policies. Most
     ///   stores support everything.
     ///
     /// # Examples
@@ -78,7 +78,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[track_caller]
     pub fn policies(self, policies: impl IntoIterator<Item = Policy>) -> Self {
         built(self.try_policies(policies))
@@ -88,18 +88,18 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy); then none of them is added.
+    /// See [`try_policy`](Self::try_policy). On an error none of them is added.
     pub fn try_policies(self, policies: impl IntoIterator<Item = Policy>) -> Result<Self, Error> {
         self.try_change(|gate| gate.policies.extend(policies))
     }
 
     /// Adds a policy named `ip`, whose key is the client's address.
     ///
-    /// That is the peer's address, unless [`client`](Self::client) sets how it is extracted behind proxies.
+    /// It is the peer's address, unless [`client`](Self::client) sets how it is extracted behind proxies.
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn ip(self, quota: Quota) -> Self {
@@ -110,7 +110,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     #[cfg(feature = "axum")]
     pub fn try_ip(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("ip", quota).key(key::client_ip()))
@@ -118,12 +118,12 @@ impl RateLimitLayer {
 
     /// Adds a policy named `user`, whose key is `key`.
     ///
-    /// Requests without this key are not limited by it, unless the key is an IP address. To refuse them instead, add a
+    /// Requests without this key are not limited by it, unless the key is an IP address. To deny them instead, add a
     /// [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     ///
     /// # Examples
     ///
@@ -142,16 +142,16 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     pub fn try_user(self, quota: Quota, key: impl KeyExtractor) -> Result<Self, Error> {
         self.try_policy(Policy::new("user", quota).key(key))
     }
 
-    /// Adds a policy named `route`, whose key is the route that axum matched: all clients of a route share a counter.
+    /// Adds a policy named `route`, whose key is the route that axum matched. All clients of a route share a counter.
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[cfg(feature = "axum")]
     #[track_caller]
     pub fn route(self, quota: Quota) -> Self {
@@ -162,7 +162,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     #[cfg(feature = "axum")]
     pub fn try_route(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("route", quota).key(key::route()))
@@ -172,7 +172,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// As [`policy`](Self::policy).
+    /// See [`policy`](Self::policy).
     #[track_caller]
     pub fn global(self, quota: Quota) -> Self {
         built(self.try_global(quota))
@@ -182,7 +182,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// As [`try_policy`](Self::try_policy).
+    /// See [`try_policy`](Self::try_policy).
     pub fn try_global(self, quota: Quota) -> Result<Self, Error> {
         self.try_policy(Policy::new("global", quota).key(key::global()))
     }

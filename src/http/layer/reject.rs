@@ -1,7 +1,7 @@
-//! Responses of the application's own to denied requests, instead of the layer's problem documents.
+//! The application's own responses to denied requests, instead of the layer's problem documents.
 //!
-//! A closure builds the response from the head of the request and the [`Denial`]. It is not called for gRPC calls, whose
-//! clients read nothing but a status of gRPC, nor where a key extractor rejects a request with a response of its own.
+//! A closure builds the response from the head of the request and the [`Denial`]. It is not called for gRPC calls,
+//! whose clients read only a gRPC status, nor where a key extractor rejects a request with its own response.
 
 #[cfg(feature = "axum")]
 use std::pin::pin;
@@ -34,7 +34,7 @@ impl RateLimitLayer {
     /// [key extractor](crate::key::KeyExtractor) rejects requests, or by
     /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial).
     ///
-    /// The body must be complete and of known size, as text, JSON and bytes are. A streamed body is not waited for: the
+    /// The body must be complete and of known size, like text, JSON and bytes. A streamed body is not waited for: the
     /// layer then sends its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
     ///
     /// # Examples
@@ -77,7 +77,9 @@ impl RateLimitLayer {
         )
     }
 
-    /// Sets a closure that builds all responses to denied requests, as `on_denied` of the feature `axum`, without axum.
+    /// Sets a closure that builds all responses to denied requests, without axum.
+    ///
+    /// It is the same as `on_denied` of the feature `axum`.
     ///
     /// # Examples
     ///
@@ -101,14 +103,14 @@ impl RateLimitLayer {
         self.on_denied_any(move |parts, denial| (!grpc::is_call(parts)).then(|| build(parts, denial).map(Into::into)))
     }
 
-    /// Sets a closure that builds the responses to denied requests, those to [gRPC calls](crate::RateLimit#grpc) as well;
-    /// where it returns `None`, the layer builds its own.
+    /// Sets a closure that builds the responses to all denied requests and [gRPC calls](crate::RateLimit#grpc).
     ///
-    /// What is added to a response is as with [`on_denied_http`](Self::on_denied_http).
+    /// If it returns `None`, the layer builds its own response. The same headers are added as with
+    /// [`on_denied_http`](Self::on_denied_http).
     ///
     /// # Examples
     ///
-    /// Denials that say 503, as those for which the service has no capacity:
+    /// Denials with 503, as if the service had no capacity:
     ///
     /// ```
     /// use tollgate::policy::PolicyName;
@@ -130,7 +132,7 @@ impl RateLimitLayer {
     }
 }
 
-/// Returns the response with its body in memory; `None` if the body is not complete at the first poll.
+/// `None` if the body is not complete at the first poll.
 #[cfg(feature = "axum")]
 fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     static STREAMED: Lines = Lines::new();
@@ -139,7 +141,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
     let read = size.map(|size| pin!(to_bytes(body, size)).poll(&mut Context::from_waker(Waker::noop())));
     if let Some(Poll::Ready(Ok(bytes))) = read {
-        // The server knows the length, and another one would end the connection.
+        // Removed because the server knows the length, and another one would end the connection.
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.remove(TRANSFER_ENCODING);
         return Some(Response::from_parts(parts, bytes));

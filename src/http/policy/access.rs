@@ -1,8 +1,9 @@
-//! Lists of clients that are never limited, or always refused.
+//! Lists of clients that are never limited, or always denied.
 //!
-//! Values are kept as keys hold them, escaped and hashed, so that they are found by one lookup in a table. An entry that
-//! can never match is an error when the list or the layer is built: a deny list with a typing error would admit the client
-//! that it is meant to refuse. So is what looks like an address but is not a valid one, as it would become a value.
+//! Values are kept in the form of keys, escaped and hashed, so that one lookup in a table finds them. An entry that can
+//! never match is an error when the list or the layer is built, because a deny list with a typing error would allow the
+//! client that it is meant to deny. So is text that resembles an address but is not a valid one, because it would
+//! become a value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,28 +16,26 @@ use ipnet::IpNet;
 use crate::core::{Error, Key};
 use crate::http::key::{KeyExtractor, canonical, counted, parse_net, parts};
 
-/// The characters of an invalid entry that an error shows.
-const LONGEST_SHOWN: usize = 64;
+const MAX_SHOWN: usize = 64;
 
-/// The characters around and between addresses where people write several of them, a range or an authority.
 const SEPARATORS: &[char] =
     &['/', '\\', '-', '\u{2013}', '\u{2014}', '~', ',', ';', '[', ']', '(', ')', '<', '>', '"', '\'', '!', '+', '='];
 
-/// A list of clients, by address or by key, for [`Policy::allow`](crate::Policy::allow) and
+/// List of clients, by address or by key, for [`Policy::allow`](crate::Policy::allow) and
 /// [`Policy::deny`](crate::Policy::deny).
 ///
 /// An address or a network matches the address of the client, whatever the policy's key is. It also matches the IPv4
 /// address that is mapped or translated into the client's IPv6 address, as in keys.
 ///
-/// A value matches a key that has it, and the key of a [tuple](crate::key::KeyExtractor) if any part
-/// has it. Values are compared byte for byte with the key's normal form (a cookie decoded, a header without white space
-/// around it), before it is escaped or hashed. If a client can choose one part of a joined key, list a value that is
-/// meant for another part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
+/// A value matches a key that has it, and the key of a [tuple](crate::key::KeyExtractor) if any part has it. Values are
+/// compared byte for byte with the key's normal form (a cookie decoded, a header without white space around it), before
+/// it is escaped or hashed. If a client can choose one part of a joined key, list a value that is meant for another
+/// part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
 ///
-/// A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused by a deny list of values, and none of
+/// A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is denied by a deny list of values, and none of
 /// its values is compared with an allow list.
 ///
-/// A layer is not built with an entry that no request can match, such as a value on the list of a policy that counts
+/// A layer does not build with an entry that no request can match, such as a value on the list of a policy that counts
 /// all requests together, or a host in capital letters.
 ///
 /// # Examples
@@ -62,23 +61,18 @@ const SEPARATORS: &[char] =
 #[derive(Clone, Default)]
 #[must_use]
 pub struct AccessList {
-    /// The entries as they were given, in their order.
     items: Vec<ListItem>,
-    /// Networks in [`canonical`] form.
     nets: Vec<IpNet>,
-    /// Values, escaped as in a key, and hashed, with the escaped kinds of the keys that they are for; `None` is any.
+    /// Escaped and hashed like keys, with the escaped kinds of the keys that they are for. `None` is any kind.
     values: HashMap<Box<str>, Vec<Option<Box<str>>>>,
-    /// Whether a request without an address has been seen; clones share it.
+    /// Set once a request without an address was seen. Clones share it.
     met_unknown: Arc<AtomicBool>,
-    /// Whether clients without an address pass a deny list.
     serves_unknown: bool,
 }
 
-/// An entry, as it was given.
 #[derive(Clone)]
 enum ListItem {
     Net,
-    /// The value of a key, for keys of a kind, or of any.
     Value(Option<Box<str>>, Box<[u8]>),
 }
 
@@ -88,17 +82,17 @@ impl AccessList {
     ///
     /// # Errors
     ///
-    /// If an entry looks like an address but is not a valid one, as the list would miss the client it is meant for.
+    /// If an entry resembles an address but is not a valid one, because the list would miss the client it is meant for.
     /// This is the case for
     ///
     /// - numbers separated by three or more dots, or by fewer if there is a star or a slash as well (`203.0.113.*`,
     ///   `10.1/16`), and hexadecimal numbers separated by two or more colons, with nothing around them but other
     ///   numbers, white space, brackets, quotes, and characters such as `,` `;` `/` `-` (`[2001:db8::1]`,
-    ///   `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`);
+    ///   `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`),
     /// - an address before white space, a slash or `%` (`10.0.0.1 # office`, `fe80::1%eth0`).
     ///
     /// An entry with any other letter in it (`tenant-1.2`, `v1.2.3.4`), with a slash at its beginning, or with at most
-    /// two dots (`1.2.3`) is a value. For values that look like addresses there are [`key`](Self::key) and
+    /// two dots (`1.2.3`) is a value. For values that resemble addresses there are [`key`](Self::key) and
     /// [`key_of`](Self::key_of).
     ///
     /// # Examples
@@ -118,9 +112,9 @@ impl AccessList {
         match parse_net(entry) {
             Some(net) => Ok(self.net(net)),
             None if looks_like_an_address(entry) => {
-                let shown: String = entry.chars().take(LONGEST_SHOWN).collect();
+                let shown: String = entry.chars().take(MAX_SHOWN).collect();
                 Err(Error::invalid(format!(
-                    "{shown:?} looks like an address but is not a valid one: give an address such as 203.0.113.7 or \
+                    "{shown:?} looks like an address but is not a valid one: use an address such as 203.0.113.7 or \
                      2001:db8::1, or a CIDR such as 10.0.0.0/8 or 2001:db8::/32, without spaces, brackets, ports, stars or \
                      leading zeros, and a range as several CIDRs; if it is the value of a key, give it to \
                      AccessList::key or key_of, or in a file as {{ value = \"...\" }}"
@@ -136,7 +130,7 @@ impl AccessList {
         self
     }
 
-    /// Adds the client whose key, or one part of whose joined key, has this value.
+    /// Adds the client whose key, or a part of whose joined key, has this value.
     ///
     /// The value is given as requests carry it, in the key's normal form: neither escaped nor hashed.
     pub fn key(self, value: impl AsRef<[u8]>) -> Self {
@@ -176,8 +170,9 @@ impl AccessList {
 
     /// Lets requests without a known address pass, if this is a deny list with addresses.
     ///
-    /// By default a deny list with addresses refuses them, as they may come from one of these. Addresses are unknown
-    /// if the app is not served with `into_make_service_with_connect_info::<SocketAddr>()`, and over Unix sockets.
+    /// By default a deny list with addresses denies them, because they may have one of these addresses. Addresses are
+    /// unknown if the app is not served with `into_make_service_with_connect_info::<SocketAddr>()`, and over Unix
+    /// sockets.
     pub fn serve_unknown_addresses(self) -> Self {
         Self { serves_unknown: true, ..self }
     }
@@ -197,13 +192,10 @@ impl AccessList {
         !self.serves_unknown
     }
 
-    /// Whether this is the first request without a known address: it is logged, so that operators notice a list
-    /// without effect before an attack does.
     pub(crate) fn meets_unknown(&self) -> bool {
         !self.met_unknown.load(Ordering::Relaxed) && !self.met_unknown.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether an address, or the IPv4 address that it embeds, is in a network of the list.
     pub(crate) fn has_address(&self, address: IpAddr) -> bool {
         let (plain, counted) = (address.to_canonical(), counted(address));
         self.nets.iter().any(|net| net.contains(&plain) || net.contains(&counted))
@@ -223,8 +215,7 @@ impl AccessList {
         !self.nets.is_empty()
     }
 
-    /// Returns the place of the first entry that no request with such a key can match, counted from 1, and what an error
-    /// says of it.
+    /// The position counts from 1. The text is for an error.
     pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, String)> {
         let parts = parts(key);
         let place = self.items.iter().position(|item| !parts.iter().any(|part| item.can_match(*part)))?;
@@ -233,7 +224,7 @@ impl AccessList {
                 "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
             }
             ListItem::Value(..) => {
-                "no key of this policy can have this value: give it as requests carry it, or give the policy a key that \
+                "no key of this policy can have this value: use it as requests carry it, or give the policy a key that \
                  has it"
             }
         };
@@ -248,7 +239,7 @@ impl ListItem {
             // With the feature axum every layer has the client's address.
             (Self::Net, _) => cfg!(feature = "axum") || info.address_in_key,
             (Self::Value(..), None) => true,
-            // All requests have this key: the list would match all clients.
+            // All requests have this key, so the list would match all clients.
             (Self::Value(..), Some("global")) => false,
             (Self::Value(kind, value), Some(_)) => {
                 let list = AccessList::default().value(kind.as_deref(), value);
@@ -258,7 +249,6 @@ impl ListItem {
     }
 }
 
-/// Whether an entry is meant as an address: [`AccessList::parse`] has the rule.
 fn looks_like_an_address(entry: &str) -> bool {
     let text = entry.split('%').next().unwrap_or_default().trim();
     let start = text.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default();

@@ -1,9 +1,3 @@
-//! The builder methods of a policy.
-//!
-//! Each method sets one option and returns the policy. Options that concern counters are those of the policy's rule;
-//! options that concern requests are kept beside it. An option that is set again replaces the earlier one, except lists of
-//! clients, whose entries add up.
-
 use std::sync::Arc;
 
 use http::Method;
@@ -41,11 +35,7 @@ impl Policy {
         Self { extractor: Arc::clone(&key), key: Some(key), info, warned: Arc::default(), ..self }
     }
 
-    /// Returns the policy for a layer with this client, whose settings its key has where it has none of its own.
-    ///
-    /// # Errors
-    ///
-    /// If it has settings that contradict them; the message names the policy.
+    /// Fills the settings that the key leaves open. Fails if the layer's client contradicts them.
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
@@ -59,8 +49,8 @@ impl Policy {
 
     /// Sets whose address the lists of [`allow`](Self::allow) and [`deny`](Self::deny) compare, where the key has none.
     ///
-    /// By default that is the [client](crate::RateLimitLayer::client) of the layer. A policy with proxies of its own is for
-    /// layers that trust the same proxies, or whose client is not set: another layer is not built with it.
+    /// By default that is the [client](crate::RateLimitLayer::client) of the layer. A policy with its own proxies is
+    /// for layers that trust the same proxies, or whose client is not set. Another layer does not build with it.
     ///
     /// # Examples
     ///
@@ -87,31 +77,30 @@ impl Policy {
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
     ///
-    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share one
-    /// counter; with any other key, the policy does not apply to them.
+    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share
+    /// one counter. With any other key, the policy does not apply to them.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
     }
 
-    /// Sets a ban: after a number of refusals by this policy within a window, the key is refused for a time.
+    /// Sets a ban: after a number of denials by this policy within a window, the key is denied for a time.
     ///
-    /// A refusal by the policy's quota counts, in shadow mode too, and one by another policy, a list or a missing key
-    /// does not. While a key is banned, all requests that the policy applies to are refused, whatever they cost, and
-    /// take nothing; clients see in `Retry-After` when it ends. Refused requests call the store as often as without a
+    /// A denial by the policy's quota counts, in shadow mode too. A denial by another policy, a list or a missing key
+    /// does not. While a key is banned, all requests that the policy applies to are denied, whatever they cost, and
+    /// take nothing. Clients see in `Retry-After` when it ends. Denied requests call the store as often as without a
     /// ban. Replaces [`ban_failures`](Self::ban_failures): a policy has one ban.
     ///
-    /// Who could have others banned decides whether a layer takes such a policy
+    /// A layer does not build with a ban by which clients could get others banned
     /// ([`KeyInfo`](crate::key::KeyInfo::unforgeable)):
     ///
-    /// - by the address of the peer, or of a client behind
-    ///   [trusted networks](crate::key::ClientIp::trusted_proxies), and by what the server has put into the request's
-    ///   extensions: yes;
-    /// - by a key that clients choose, such as a header or a cookie: only if the ban says that keys are
-    ///   [verified](Ban::of_verified_keys) before;
-    /// - by a tuple with a key of the first kind, such as `(key::client_ip(), key::header("x-user"))`: yes, as a client
-    ///   can only have itself banned;
-    /// - by an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which anybody may send, or by a key
-    ///   that clients share, such as the route: never, and no tuple with such an address either.
+    /// - Allowed: the address of the peer, or of a client behind [trusted
+    ///   networks](crate::key::ClientIp::trusted_proxies), and what the server has put into the request's extensions.
+    /// - Allowed only if the ban says that keys are [verified](Ban::of_verified_keys) before: a key that clients
+    ///   choose, such as a header or a cookie.
+    /// - Allowed: a tuple with a key of the first kind, such as `(key::client_ip(), key::header("x-user"))`, because a
+    ///   client can only get itself banned.
+    /// - Never allowed: an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which any client may send,
+    ///   a tuple with such an address, or a key that clients share, such as the route.
     ///
     /// Without the address of the peer, all clients share one counter, which is never banned. Behind a proxy that is
     /// not trusted, all clients have the address of that proxy, and are banned together.
@@ -138,20 +127,20 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.bans_on = None)
     }
 
-    /// Sets a ban after a number of failures, or of any responses that `count` counts, instead of refusals.
+    /// Sets a ban after a number of failures, or of any responses that `count` counts, instead of denials.
     ///
-    /// A failed request strikes when its response is sent, or when a gRPC call has ended; one whose client disconnects
-    /// before that does not. The strike is sent to the store in the background, with what else is sent there, and no
-    /// response waits for it: requests that run meanwhile are admitted. [`ban`](Self::ban), which this one replaces, has
-    /// the rules for keys.
+    /// A failed request strikes when its response is sent, or when a gRPC call has ended. A request whose client
+    /// disconnects before that does not strike. The strike is sent to the store in the background, together with other
+    /// changes, and no response waits for it: requests that run at the same time are allowed. [`ban`](Self::ban), which
+    /// this one replaces, has the rules for keys.
     ///
-    /// [`Count::failures`] counts every 5xx of the service as well, so an outage would have its clients banned, but
-    /// [nothing that this crate refuses](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
+    /// [`Count::failures`] counts every 5xx of the service as well, so an outage would get its clients banned, but
+    /// [nothing that this crate denies](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
     ///
-    /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does, as
-    /// it takes the unit of a request before the service is called, and refunds it if the response does not count. So
-    /// requests in flight alone may use it up: one that is denied then is told the wait of the quota, though their units
-    /// return with their responses.
+    /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does,
+    /// because it takes the unit of a request before the service is called, and refunds it if the response does not
+    /// count. So requests in flight alone may use it up. A request that is denied then receives the wait of the quota,
+    /// though the units may return earlier, with the responses.
     ///
     /// # Examples
     ///
@@ -209,20 +198,20 @@ impl Policy {
 
     /// Sets how many units a request takes, instead of 1.
     ///
-    /// A layer is not built with a cost above the capacity, which could never be admitted, or with a cost of 0, unless the
-    /// policy is [`metered`](Self::metered), or refuses requests by a ban, a deny list or a missing key. Replaces
+    /// A layer does not build with a cost above the capacity, which could never be allowed, or with a cost of 0, unless
+    /// the policy is [`metered`](Self::metered), or denies requests by a ban, a deny list or a missing key. Replaces
     /// [`cost_by`](Self::cost_by).
     pub fn cost(self, units: u64) -> Self {
         let rule = self.rule.cost(units);
         Self { rule, ..self }.with(|options| options.cost_by = None)
     }
 
-    /// Sets how many units a request takes by a closure over its head.
+    /// Sets how many units a request takes, by a closure over its head.
     ///
-    /// A cost of 0 takes nothing; a cost above the capacity can never be admitted. Replaces [`cost`](Self::cost).
+    /// A cost of 0 takes nothing. A cost above the capacity can never be allowed. Replaces [`cost`](Self::cost).
     ///
-    /// If the closure reads a number that the client wrote, keep it from 0: a client whose requests cost 0 is never
-    /// refused. Return `units.max(1)`, and for a value that is no number, the largest cost.
+    /// If the closure reads a number that the client wrote, never return 0: a client whose requests cost 0 is never
+    /// denied. Return `units.max(1)`, and the largest cost for a value that is no number.
     ///
     /// # Examples
     ///
@@ -238,11 +227,12 @@ impl Policy {
         self.cost_if_certain(move |parts| Ok(cost(parts)))
     }
 
-    /// Sets how many units a request takes by a closure that may find several costs, such as one in each line of a header.
+    /// Sets how many units a request takes, by a closure that may find several costs, such as one in each line of a
+    /// header.
     ///
-    /// It returns an error if it is not certain which of them the application takes, with the largest: then the key of the
-    /// request is [ambiguous](crate::key::Extracted::Ambiguous), and [`missing_key`](Self::missing_key) decides. Replaces
-    /// [`cost`](Self::cost).
+    /// If it is not certain which of them the application takes, the closure returns an error with the largest cost.
+    /// Then the key of the request is [ambiguous](crate::key::Extracted::Ambiguous), and
+    /// [`missing_key`](Self::missing_key) decides. Replaces [`cost`](Self::cost).
     ///
     /// # Examples
     ///
@@ -264,31 +254,31 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.cost_by = Some(Arc::new(cost)))
     }
 
-    /// Settles each request by its real cost, which the handler reports by [`ActualCost`](crate::response::ActualCost) or
-    /// [`RateLimitHandle`](crate::RateLimitHandle).
+    /// Settles each request by its real cost.
     ///
-    /// The units that are taken before the inner service is called are an estimate: the difference is charged or
-    /// refunded.
+    /// The handler reports it by [`ActualCost`](crate::response::ActualCost) or
+    /// [`RateLimitHandle`](crate::RateLimitHandle). The units that are taken before the inner service is called are an
+    /// estimate: the difference is charged or refunded.
     pub fn metered(self) -> Self {
         self.settled(|options| options.metered = true)
     }
 
-    /// Sets which responses count: the units of those that do not are refunded. By default all count.
+    /// Sets which responses count. The units of other responses are refunded. By default all count.
     pub fn count(self, count: Count) -> Self {
         self.settled(|options| options.count = Some(count))
     }
 
     /// Refunds the units of a request whose client disconnects before there is a response.
     ///
-    /// By default they stay taken, as the work may have been done.
+    /// By default they stay taken, because the work may have been done.
     pub fn refund_dropped(self) -> Self {
         self.settled(|options| options.refund_dropped = true)
     }
 
     /// Applies the policy only to requests with these methods, instead of all.
     ///
-    /// GET includes HEAD, as axum's handlers of GET respond to both. A layer is not built with no methods, or with a
-    /// standard one that is not in upper case. Replaces the methods that were set before.
+    /// GET includes HEAD, because axum's handlers of GET respond to both. A layer does not build with no methods, or
+    /// with a standard one that is not in upper case. Replaces the methods that were set before.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
@@ -297,7 +287,7 @@ impl Policy {
     ///
     /// Around a tonic server no route matches: use [`when`](Self::when) with the path of the method.
     ///
-    /// A layer is not built with a template that can never match: one of an older version (`/users/:id`), with an
+    /// A layer does not build with a template that can never match: one of an older version (`/users/:id`), with an
     /// unclosed brace, or without a leading slash. Replaces the routes that were set before.
     ///
     /// # Examples
@@ -334,43 +324,42 @@ impl Policy {
 
     /// Counts CORS preflights too, which by default take no units.
     ///
-    /// In all other respects preflights are treated as other requests, because any client can send what looks like one:
-    /// a [`deny`](Self::deny) list refuses them, an extractor may reject them, and [`MissingKey::Deny`] refuses those
-    /// without a key.
+    /// In all other respects preflights are treated as other requests, because any client can send a request that
+    /// passes for one: a [`deny`](Self::deny) list denies them, an extractor may reject them, and [`MissingKey::Deny`]
+    /// denies preflights without a key.
     pub fn count_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
 
     /// Lets CORS preflights pass that have no key, or that the extractor rejects.
     ///
-    /// Browsers send preflights without credentials, so a policy that requires a key refuses them. It is better to
-    /// place a CORS layer outside of this one, which responds to them: what looks like a preflight may not be one, and
-    /// with this option it reaches the inner service without a key.
+    /// Browsers send preflights without credentials, so a policy that requires a key denies them. It is better to place
+    /// a CORS layer outside of this one, which responds to them: a request that passes for a preflight may not be one,
+    /// and with this option it reaches the inner service without a key.
     pub fn preflights_without_key(self) -> Self {
         self.with(|options| options.scope.keyless_preflights = true)
     }
 
     /// Sets the allow list, whose clients are never limited.
     ///
-    /// A client that is also on the [`deny`](Self::deny) list is refused. A client with an allowed address needs no
-    /// key. Any part of a joined key may have the value of an entry: [`AccessList`] has the rules. A layer is not built
+    /// A client that is also on the [`deny`](Self::deny) list is denied. A client with an allowed address needs no key.
+    /// Any part of a joined key may have the value of an entry: [`AccessList`] has the rules. A layer does not build
     /// with an entry that no request can match. A second list adds its entries to the first.
     pub fn allow(self, clients: AccessList) -> Self {
         self.with(|options| options.allow = Some(added(options.allow.take(), clients)))
     }
 
-    /// Sets the deny list, whose clients are refused with 403 wherever the policy applies. A second list adds its entries
-    /// to the first.
+    /// Sets the deny list, whose clients are denied with 403 wherever the policy applies.
     ///
-    /// Clients match as they do for [`allow`](Self::allow), and also if the policy does not count the request, such as
-    /// a preflight.
+    /// A second list adds its entries to the first. Clients match in the same way as for [`allow`](Self::allow), and
+    /// also if the policy does not count the request, such as a preflight.
     ///
-    /// - A request whose address is not known is refused if the list has addresses, as it may come from one of them,
+    /// - A request whose address is not known is denied if the list has addresses, because it may have one of them,
     ///   unless the list [serves unknown addresses](AccessList::serve_unknown_addresses).
-    /// - A request without a key is refused by its address, by the parts of a joined key that it has, or by the
+    /// - A request without a key is denied by its address, by the parts of a joined key that it has, or by the
     ///   [`missing_key`](Self::missing_key) rule.
-    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is refused with 400 if the list has values,
-    ///   as its client may be on it.
+    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is denied with 400 if the list has
+    ///   values, because its client may be on it.
     ///
     /// # Examples
     ///
@@ -387,9 +376,9 @@ impl Policy {
         self.with(|options| options.deny = Some(added(options.deny.take(), clients)))
     }
 
-    /// Sets the quota of a request by a closure over its head; `None` is the policy's own quota.
+    /// Sets the quota of a request, by a closure over its head. `None` is the policy's own quota.
     ///
-    /// A client whose limit or burst changes keeps the units it has used; a quota with another window or algorithm
+    /// A client whose limit or burst changes keeps the units it has used. A quota with another window or algorithm
     /// starts with fresh state. Replaces [`tier_lookup`](Self::tier_lookup).
     ///
     /// # Examples
@@ -411,26 +400,27 @@ impl Policy {
         Self { rule, ..self }.with(|options| options.tier = Some(Arc::new(quota)))
     }
 
-    /// Looks up the quota by the key; the lookup also receives the value that the client sent, if the key holds only
-    /// its hash.
+    /// Looks up the quota by the key.
     ///
-    /// If the lookup returns no quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes
-    /// of a quota apply here too. [`TierLookup`] has an example.
+    /// If the key holds only a hash, the lookup also receives the value that the client sent. If the lookup returns no
+    /// quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes of a quota apply here
+    /// too. [`TierLookup`] has an example.
     #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         let rule = self.rule.tier_lookup(lookup);
         Self { rule, ..self }.with(|options| options.tier = None)
     }
 
-    /// Reserves a fraction of the capacity for critical requests: other requests are refused if they would leave less
-    /// than the reserve.
+    /// Reserves a fraction of the capacity for critical requests.
+    ///
+    /// Other requests are denied if they would leave less than the reserve.
     ///
     /// The fraction is rounded to a millionth, and the reserved units are rounded up.
     ///
     /// # Panics
     ///
-    /// If `fraction` is not above 0 and below 1. For values from files and users there is
-    /// [`try_reserve`](Self::try_reserve).
+    /// If `fraction` is not above 0 and below 1. Use [`try_reserve`](Self::try_reserve) for values from files and
+    /// users.
     ///
     /// # Examples
     ///
@@ -461,10 +451,10 @@ impl Policy {
         Ok(Self { rule, ..self }.with(|options| options.critical = Some(Arc::new(critical))))
     }
 
-    /// Sets shadow mode: the policy decides, counts and logs, but never refuses and is not advertised.
+    /// Sets shadow mode: the policy decides, counts and logs, but never denies and is not advertised.
     ///
-    /// Use it to try a policy on real traffic. What the policy would refuse is logged at `info` level, in ten lines in
-    /// 10 s, of which the next one counts the others.
+    /// Use it to try a policy on real traffic. Requests that the policy would deny are logged at `info` level, with at
+    /// most ten lines in 10 s. The next line counts the others.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }
@@ -474,7 +464,6 @@ impl Policy {
         self.with(|options| options.advertised = false)
     }
 
-    /// Counts something else than requests, in these units: a request takes none by itself.
     pub(crate) fn in_units(self, unit: &'static str) -> Self {
         self.settled(|options| options.unit = Some(unit))
     }
@@ -484,7 +473,6 @@ impl Policy {
         self
     }
 
-    /// Sets an option that settles the units of a request by its outcome.
     fn settled(self, set: impl FnOnce(&mut Options)) -> Self {
         let rule = self.rule.settled_by_outcome();
         Self { rule, ..self }.with(set)

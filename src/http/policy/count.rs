@@ -1,7 +1,4 @@
-//! Which responses count.
-//!
-//! The head of a response, or its end, comes in; whether the units of the request stay taken goes out.
-//! The account of a request settles it. A gRPC call reports its failure in trailers, so its head may not decide.
+//! Responses that count. A gRPC call reports its failure in trailers, so its head may not decide.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +8,18 @@ use http::response::Parts;
 
 use crate::http::grpc;
 
-/// The responses that count: the units of requests with any other response are refunded.
+/// Responses that count. The units of requests with any other response are refunded.
 ///
-/// Units are taken before the inner service is called, so that requests in flight count. What does not count is
-/// refunded when the head of the response is known; only for a gRPC call, the end of the body is awaited. It is set by
-/// [`Policy::count`](crate::Policy::count).
+/// Units are taken before the inner service is called, so that requests in flight count. Units of responses that do not
+/// count are refunded when the head of the response is known. Only for a gRPC call, the end of the body is awaited. Set
+/// it with [`Policy::count`](crate::Policy::count).
 ///
 /// # gRPC
 ///
 /// [`failures`](Self::failures) and [`successes`](Self::successes) use `grpc-status` if a response has it, in its head
 /// or in its trailers: a call with a status other than 0 has failed. A response of type `application/grpc` whose head
-/// has no status is settled when its trailers arrive. One that ends without them, or with an error, has failed. The
-/// units of a response whose body is not read to its end stay taken, whatever counts, and so do those of a call while
+/// has no status is settled when its trailers arrive. If it ends without them, or with an error, it has failed. The
+/// units of a response whose body is not read to its end stay taken, whatever counts. So do the units of a call while
 /// it is in flight.
 ///
 /// [`statuses`](Self::statuses) and [`when`](Self::when) see only the head of a response. Trailers inside the body of
@@ -30,14 +27,15 @@ use crate::http::grpc;
 ///
 /// # Requests that are refused inside
 ///
-/// A request that this crate refuses inside of the layer is neither a failure nor a success of its client, whatever the
-/// response is: if a layer inside does not call its inner service, if a layer of yours responds with
-/// [`unavailable`](crate::response::unavailable), as load shedders do, or if the handler returns [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service
-/// was overloaded. [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, by whomever it is:
-/// `statuses([429])` counts refusals of layers inside.
+/// A request that this crate denies inside of the layer is neither a failure nor a success of its client, whatever the
+/// response is: if an inner layer does not call its inner service, if your own layer responds with
+/// [`unavailable`](crate::response::unavailable), for example a load shedder, or if the handler returns
+/// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service was overloaded.
+/// [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, from any source: `statuses([429])`
+/// counts denials of inner layers.
 ///
-/// A service between the layers that builds requests or responses of its own has to copy their extensions, by which the
-/// layers recognize refusals. Those of another process are responses like any other.
+/// A service between the layers that builds its own requests or responses has to copy their extensions, by which the
+/// layers recognize denials. Denials of another process are responses like any other.
 ///
 /// # Examples
 ///
@@ -54,31 +52,26 @@ use crate::http::grpc;
 #[must_use]
 pub struct Count(CountBy);
 
-/// In the extensions of a request: what a policy of a layer outside counts depends on whether layers inside
-/// [refuse](Refused) the request.
+/// In the extensions of a request: an outer layer's policy counts by whether inner layers [deny](DeniedMark) the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals;
 
-/// In the extensions of a response with which this crate refused the request, if a layer outside may await that: it
-/// [says so](AwaitsRefusals), or the request has its handle. [`unavailable`](crate::response::unavailable) always has it.
+/// In the extensions of a denial that an outer layer may [await](AwaitsRefusals), or whose request has its handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// By a layer, which did not call its inner service.
+pub(crate) enum DeniedMark {
     Inside,
-    /// By the handler, with the response that this crate makes for it.
     ByHandler,
 }
 
-/// What decides whether a response counts.
 #[derive(Clone)]
 enum CountBy {
-    /// Whether it failed: either failures count, or all else.
+    /// Either failures count, or all else.
     Outcome { failed: bool },
-    /// A closure over the head; errors of the inner service count.
+    /// Errors of the inner service count.
     Head(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),
-    /// The status; errors of the inner service do not count.
+    /// Errors of the inner service do not count.
     Statuses(Arc<[StatusCode]>),
-    /// Whether no layer of this crate inside refused the request.
+    /// Denials by inner layers of this crate do not count.
     Served,
 }
 
@@ -92,8 +85,8 @@ impl Count {
     /// errors of the inner service.
     ///
     /// Use it against password guessing: a login that responds with 401 counts. So does every other 4xx and 5xx of the
-    /// service, but none with which this crate [refuses](Self#requests-that-are-refused-inside) a request; to count 401
-    /// only, use [`statuses`](Self::statuses).
+    /// service, but no response with which this crate [denies](Self#requests-that-are-refused-inside) a request. To
+    /// count 401 only, use [`statuses`](Self::statuses).
     ///
     /// # Examples
     ///
@@ -109,15 +102,17 @@ impl Count {
         Self(CountBy::Outcome { failed: true })
     }
 
-    /// Counts only successes: failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other
-    /// than 0, and errors of the inner service. A request that is
-    /// [refused inside](Self#requests-that-are-refused-inside) is no success.
+    /// Counts only successes.
+    ///
+    /// Failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and errors of the
+    /// inner service. A request that is [denied inside](Self#requests-that-are-refused-inside) is no success.
     pub fn successes() -> Self {
         Self(CountBy::Outcome { failed: false })
     }
 
-    /// Counts only responses with these HTTP statuses, also those of layers inside; errors of the inner service do not
-    /// count. A layer is not built with a policy that counts none.
+    /// Counts only responses with these HTTP statuses, also responses of inner layers.
+    ///
+    /// Errors of the inner service do not count. A layer does not build with a policy that counts none.
     ///
     /// # Examples
     ///
@@ -132,29 +127,30 @@ impl Count {
         Self(CountBy::Statuses(statuses.into_iter().collect()))
     }
 
-    /// Counts only responses for whose head a closure returns `true`, also those of layers inside; errors of the inner
-    /// service count.
+    /// Counts only responses for whose head a closure returns `true`, also responses of inner layers.
+    ///
+    /// Errors of the inner service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self(CountBy::Head(Arc::new(counts)))
     }
 
-    /// Counts all but requests that a layer of this crate inside refused: their units are refunded.
+    /// Counts all requests that no inner layer of this crate denied. The units of the others are refunded.
     ///
-    /// So no layer charges for what another one refuses. That is for layers that have to be apart, as authentication is
-    /// in between: policies that can be decided together belong in one layer, which makes one call and has nothing to
-    /// refund.
+    /// So no layer charges for what another one denies. Use it for layers that have to be apart, with authentication in
+    /// between, for example. Policies that can be decided together belong in one layer, which makes one call and has
+    /// nothing to refund.
     ///
-    /// A request is refused by a layer that does not call its inner service: by a policy, a deny list, for a key that
-    /// is missing, ambiguous or rejected, or as no decision could be made, whatever the response is, also one of the
-    /// application ([`on_denied`](crate::RateLimitLayer::on_denied)). So it is by a layer of yours that responds with
-    /// [`unavailable`](crate::response::unavailable).
+    /// A request is denied by a layer that does not call its inner service: by a policy, a deny list, for a key that is
+    /// missing, ambiguous or rejected, or because no decision could be made. The response does not matter, and may be
+    /// the application's own ([`on_denied`](crate::RateLimitLayer::on_denied)). The same holds for your own layer that
+    /// responds with [`unavailable`](crate::response::unavailable).
     ///
-    /// What the service inside refuses counts, also by
-    /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so do errors of the inner service.
+    /// Denials by the inner service count, also by [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so
+    /// do errors of the inner service.
     ///
-    /// As with any count, units are taken until the response is known, and refusals of such a policy are not cached. A
-    /// flood of requests that are refused inside is not limited by it: leave it out where the policy has to
-    /// keep such floods from the layers inside.
+    /// With this count, too, units are taken until the response is known, and denials of such a policy are not cached. A
+    /// flood of requests that are denied inside is not limited by it: leave it out where the policy has to keep such
+    /// floods from the inner layers.
     ///
     /// # Examples
     ///
@@ -190,24 +186,23 @@ impl Count {
         matches!(self.0, CountBy::Served | CountBy::Outcome { .. })
     }
 
-    /// Whether no response counts, as no status was given.
     pub(super) fn is_of_none(&self) -> bool {
         matches!(&self.0, CountBy::Statuses(statuses) if statuses.is_empty())
     }
 
-    /// Whether a response counts; `None` if its trailers decide. No response is an error of the inner service.
+    /// `None` if trailers decide. No response is an error of the inner service.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
-        let refused = response.and_then(|response| response.extensions.get::<Refused>());
+        let refused = response.and_then(|response| response.extensions.get::<DeniedMark>());
         match &self.0 {
             CountBy::Outcome { .. } if refused.is_some() => Some(false),
             CountBy::Outcome { failed } => response.map_or(Some(true), has_failed).map(|has| has == *failed),
             CountBy::Head(counts) => Some(response.is_none_or(|response| counts(response))),
             CountBy::Statuses(statuses) => Some(response.is_some_and(|response| statuses.contains(&response.status))),
-            CountBy::Served => Some(refused != Some(&Refused::Inside)),
+            CountBy::Served => Some(refused != Some(&DeniedMark::Inside)),
         }
     }
 
-    /// Whether a call counts whose outcome was not in its head; `None` if only the head decides.
+    /// `None` if only the head decides.
     pub(crate) fn counts_call(&self, has_failed: bool) -> Option<bool> {
         match &self.0 {
             CountBy::Outcome { failed } => Some(has_failed == *failed),
@@ -216,7 +211,7 @@ impl Count {
     }
 }
 
-/// Whether a request failed, by the head of its response; `None` if its trailers decide.
+/// `None` if trailers decide.
 fn has_failed(response: &Parts) -> Option<bool> {
     if response.status.is_client_error() || response.status.is_server_error() {
         return Some(true);

@@ -1,8 +1,8 @@
-//! What is wrong with a policy: errors when a layer is built, and warnings by the first request that shows the cause.
+//! Errors of a policy when a layer is built, and warnings by the first request that shows the cause.
 //!
-//! A policy that limits nothing, or refuses all, is an error. One that does not do what it seems to is a warning, once for
-//! each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the value of a
-//! header, and none changes what is admitted.
+//! A policy that limits nothing, or denies all, is an error. A policy that does not do what it seems to is a warning,
+//! once for each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the
+//! value of a header, and none changes what is allowed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,11 +19,7 @@ use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {
-    /// Checks that the policy can do what it is for. Lists of clients may be computed, and have nobody at times.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot; the message names the policy, and what to change.
+    /// Lists of clients may be computed, and empty at times.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
         let fault = fault.or_else(|| self.options.scope.fault());
@@ -35,15 +31,15 @@ impl Policy {
         let Options { metered, count, .. } = &self.options;
         let is_settled = self.quota().facts().held && (*metered || count.is_some());
         let option = if *metered { "metered" } else { "count" };
-        is_settled.then(|| format!("its slots are released at the end of each request: leave out {option}"))
+        is_settled.then(|| format!("its slots are released at the end of each request: remove {option}"))
     }
 
-    /// Clients must not be able to have others banned.
+    /// Clients must not be able to get others banned.
     fn ban_fault(&self) -> Option<String> {
         let ban = self.rule.banning()?;
         let text = match self.info.bannable {
             _ if ban.extends && self.options.bans_on.is_some() => {
-                "a refusal is no failure, so a ban by failures is not extended: leave out extending"
+                "a refusal is no failure, so a ban by failures is not extended: remove extending"
             }
             Bannable::Client => return None,
             Bannable::Claimed if ban.verified => return None,
@@ -52,7 +48,7 @@ impl Policy {
                  and this key, or say that keys are verified before (of_verified_keys)"
             }
             Bannable::Spoofable => {
-                "anyone may write the header with this address, and have others banned: give trusted_proxies as the \
+                "anyone may write the header with this address, and have others banned: use trusted_proxies as the \
                  networks of your proxies"
             }
             Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
@@ -60,8 +56,7 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// The quota must hold what a request costs, a request must cost something unless others are refused for another reason,
-    /// and some responses must count. Closures and tiers may change the cost.
+    /// Closures and tiers may change the cost.
     fn cost_fault(&self) -> Option<String> {
         let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
         let is_fixed = cost_by.is_none() && unit.is_none();
@@ -74,19 +69,18 @@ impl Policy {
         let refuses = self.rule.banning().is_some() || deny.is_some();
         let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
         let text = if self.rule.units() == 0 && is_fixed && !metered && !refuses {
-            "requests cost 0, so this policy limits nothing: give a cost of 1 or more, make it metered, or if that is \
+            "requests cost 0, so this policy limits nothing: use a cost of 1 or more, make it metered, or if that is \
              meant, set cost_by(|_| 0)"
         } else if count.as_ref().is_some_and(Count::is_of_none) {
-            "count is of no statuses, so this policy limits nothing: give at least one"
+            "count is of no statuses, so this policy limits nothing: at least one is needed"
         } else if bans_on.as_ref().is_some_and(Count::is_of_none) {
-            "the ban is for responses of no statuses, so nobody would be banned: give at least one"
+            "the ban is for responses of no statuses, so nobody would be banned: at least one is needed"
         } else {
             return None;
         };
         Some(text.to_owned())
     }
 
-    /// Each entry of a list must match some request.
     fn list_fault(&self) -> Option<String> {
         let lists = [("allow", &self.options.allow), ("deny", &self.options.deny)];
         let (what, (place, why)) =
@@ -95,26 +89,23 @@ impl Policy {
     }
 }
 
-/// What was warned of a policy.
 #[derive(Debug, Default)]
-pub(super) struct Warned {
+pub(super) struct PolicyDiagnostics {
     key: AtomicBool,
     peer: AtomicBool,
     proxy: AtomicBool,
     route: AtomicBool,
-    /// Whether a request had a route where the layer is.
     had_route: AtomicBool,
 }
 
 impl Policy {
-    /// Returns the policy in place of the one among `before` with its name and kind of key: it repeats no warning.
+    /// Replaces the policy in `before` with its name and kind of key, and repeats no warning.
     pub(crate) fn continuing(self, before: &[Self]) -> Self {
         let is_same = |other: &&Self| other.name() == self.name() && other.info().kind == self.info().kind;
         let warned = before.iter().find(is_same).map(|other| Arc::clone(&other.warned));
         Self { warned: warned.unwrap_or(self.warned), ..self }
     }
 
-    /// Warns that a request lacks the key of this policy, and no policy limits it.
     #[cold]
     pub(crate) fn warn_of_no_key(&self) {
         if !is_first(&self.warned.key) {
@@ -124,7 +115,6 @@ impl Policy {
         tracing::warn!(code = "TG001", policy = self.name(), set_by, "request has no key and no limit");
     }
 
-    /// Warns if a request lacks the key as the server does not know the address of its peer.
     #[cold]
     pub(crate) fn warn_of_no_peer(&self, parts: &Parts) {
         let lacks_peer = self.info().needs_peer && peer(parts).is_none() && self.extractor().address(parts).is_none();
@@ -151,8 +141,7 @@ impl Policy {
         }
     }
 
-    /// Warns if a route of the policy, which does not apply to a request, is the path of that request. Within
-    /// `Router::nest` that may be the route of another one of the policies.
+    /// Within `Router::nest` the path may be the route of another policy.
     pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
         let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
             return;
@@ -162,7 +151,7 @@ impl Policy {
             return;
         };
         let mut others = policies.iter().filter_map(|policy| policy.options.scope.routes.as_ref());
-        // A path that no route matches, where others do, may be any that clients try.
+        // Clients may try any path that no route matches.
         let is_unknown = matched.is_none() && self.warned.had_route.load(Relaxed);
         if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;
@@ -174,7 +163,6 @@ impl Policy {
         }
     }
 
-    /// Warns if the first request has no route, where the key of the policy is by the route.
     pub(crate) fn warn_of_no_route(&self, parts: &Parts) {
         let had_route = self.warned.had_route.load(Relaxed);
         if !had_route && self.matched(parts).is_none() && is_first(&self.warned.route) {

@@ -1,8 +1,8 @@
-//! Policies: a rule, and the requests over HTTP that it applies to.
+//! Policies: a rule, and the HTTP requests that it applies to.
 //!
-//! A policy adds to a [`Rule`] what needs a request: the key's extractor, which requests it applies to, what they cost,
-//! which quota they have, and which clients are allowed or denied. The head of a request comes in; all that its
-//! admission needs for a check goes out. Nothing here calls a store, and a rule does not depend on HTTP.
+//! A policy adds to a [`Rule`] everything that needs a request: the key's extractor, which requests it applies to, what
+//! they cost, which quota they have, and which clients are allowed or denied. Nothing here calls a store, and a rule
+//! does not depend on HTTP.
 
 mod access;
 mod build;
@@ -18,8 +18,8 @@ use http::request::Parts;
 
 pub use self::access::AccessList;
 pub use self::count::Count;
-pub(crate) use self::count::{AwaitsRefusals, Refused};
-use self::diagnostics::Warned;
+pub(crate) use self::count::{AwaitsRefusals, DeniedMark};
+use self::diagnostics::PolicyDiagnostics;
 use self::scope::Scope;
 pub(crate) use self::scope::{Predicate, Terms, is_preflight};
 use crate::core::{Error, Key, Mode, Quota, Settles};
@@ -40,7 +40,7 @@ use crate::limiter::{Rule, RuleKeys};
 ///
 /// # Examples
 ///
-/// Five failed logins in 15 minutes for each account, whoever tries; a login has failed if the response is a 4xx or
+/// Five failed logins in 15 minutes for each account, from any client. A login has failed if the response is a 4xx or
 /// 5xx:
 ///
 /// ```
@@ -58,33 +58,31 @@ use crate::limiter::{Rule, RuleKeys};
 #[must_use]
 pub struct Policy {
     rule: Rule,
-    /// The extractor of the key as it was set; `None` counts all requests together.
+    /// `None` counts all requests together.
     key: Option<Arc<dyn KeyExtractor>>,
-    /// The extractor that is called: that of the key, with the settings of the layer's client.
     extractor: Arc<dyn KeyExtractor>,
     info: KeyInfo,
-    /// By which client lists of addresses are, with the settings of the layer's; `None` without a layer, or axum.
+    /// Client of address lists, with the settings of the layer's client. `None` without a layer, or axum.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
-    /// What was warned of; clones share it.
-    warned: Arc<Warned>,
+    warned: Arc<PolicyDiagnostics>,
 }
 
 impl Policy {
-    /// Makes a policy that counts all requests together, until a [`key`](Self::key) is set.
+    /// Creates a policy that counts all requests together, until a [`key`](Self::key) is set.
     ///
     /// Choose the key first: without one, a single client can use up the limit of all. By an address
     /// ([`key::client_ip`]) every request is counted, and by what clients send ([`key::header`], [`key::bearer`], ...)
-    /// only requests that have it, unless [`missing_key`](Self::missing_key) says otherwise. Where one counter for all
-    /// is meant, [`key::global`] says so. [`LiveLayer::explain`](crate::LiveLayer::explain) shows which key a
+    /// only requests that have it, unless [`missing_key`](Self::missing_key) says otherwise. To state that one counter
+    /// for all is meant, use [`key::global`]. [`LiveLayer::explain`](crate::LiveLayer::explain) shows which key a
     /// request has.
     ///
     /// The name is part of the policy's counters, headers, logs and metrics.
     ///
     /// # Panics
     ///
-    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`. For names from files and users there is
-    /// [`try_new`](Self::try_new).
+    /// If `name` does not match `[A-Za-z][A-Za-z0-9._-]{0,63}`. Use [`try_new`](Self::try_new) for names from files and
+    /// users.
     #[track_caller]
     pub fn new(name: &str, quota: Quota) -> Self {
         Rule::new(name, quota).into()
@@ -118,25 +116,26 @@ impl Policy {
         self.rule.quota()
     }
 
-    /// Returns the policy's rule, for a [`Limiter`](crate::Limiter): it has the name, the quota, the cost and the ban, and
-    /// needs no requests.
+    /// Returns the policy's rule, for a [`Limiter`](crate::Limiter).
     ///
-    /// A tool for [operators](crate::Limiter#operators) takes it to see the counters of a service.
+    /// The rule has the name, the quota, the cost and the ban, and needs no requests. A tool for
+    /// [operators](crate::Limiter#operators) takes it to see the counters of a service.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
-    /// Returns the key of the requests that have a value, for operations on the counters of one client: the address, the
-    /// header, or what else the policy's [key](Self::key) extracts; cookies, users, parameters of queries and of routes are
-    /// decoded.
+    /// Returns the key of requests with this value, for operations on the counters of one client.
     ///
-    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there. Where the layer sets it, ask the
-    /// [policy of the layer](crate::LiveLayer::find_policy).
+    /// The value is the address, the header, or what else the policy's [key](Self::key) extracts. Cookies, users, query
+    /// parameters and route parameters are decoded.
+    ///
+    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there. Where the layer sets it, use
+    /// the [policy of the layer](crate::LiveLayer::find_policy).
     ///
     /// # Errors
     ///
-    /// If no request has such a key. If the key comes from a closure: make it with [`Key::new`], as the closure does. If
-    /// the key is joined: see [`key_of_parts`](Self::key_of_parts).
+    /// If no request has such a key. If the key comes from a closure: make it with [`Key::new`], in the same way as the
+    /// closure. If the key is joined: see [`key_of_parts`](Self::key_of_parts).
     ///
     /// # Examples
     ///
@@ -157,12 +156,12 @@ impl Policy {
         key::key_of(self.extractor(), &[value])
     }
 
-    /// Returns the key of the requests that have these values, one for each part of a joined key, in the order in which
-    /// the [tuple](KeyExtractor) has them.
+    /// Returns the key of requests with these values, one for each part of a joined key, in the order of the
+    /// [tuple](KeyExtractor).
     ///
     /// # Errors
     ///
-    /// As [`key_of`](Self::key_of), or if there are more parts than values, or fewer.
+    /// See [`key_of`](Self::key_of). Also if there are more parts than values, or fewer.
     ///
     /// # Examples
     ///
@@ -179,7 +178,7 @@ impl Policy {
         key::key_of(self.extractor(), &values)
     }
 
-    /// Returns the policy of a layer, which all threads use at once.
+    /// Interns the policy for a layer, which all threads use at once.
     pub(crate) fn interned(self) -> Self {
         Self { rule: self.rule.interned(), ..self }
     }
@@ -216,18 +215,16 @@ impl Policy {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
 
-    /// Returns the units that a request takes before the inner service is called; an error is the least that an ambiguous
-    /// cost may be.
+    /// Returns the units that a request takes. An error is the least that an ambiguous cost may be.
     pub(crate) fn cost_of(&self, parts: &Parts) -> Result<u64, u64> {
         match (self.options.unit, &self.options.cost_by) {
-            // Requests are not what it counts.
+            // The policy counts other units than requests.
             (Some(_), _) => Ok(0),
             (None, Some(cost)) => cost(parts),
             (None, None) => Ok(self.rule.units()),
         }
     }
 
-    /// Returns the quota of a request's tier, unless a lookup returns another.
     pub(crate) fn tier_of(&self, parts: &Parts) -> Option<Quota> {
         self.options.tier.as_ref().and_then(|tier| tier(parts))
     }
@@ -236,11 +233,6 @@ impl Policy {
         self.options.critical.as_ref().is_none_or(|is_critical| is_critical(parts))
     }
 
-    /// Checks that a key is of the kind that the policy counts by. One whose key was not set counts by any.
-    ///
-    /// # Errors
-    ///
-    /// If it is of another kind.
     pub(crate) fn check_kind(&self, key: &Key) -> Result<(), Error> {
         match self.info.kind.as_deref() {
             Some(kind) if kind != "global" && kind != key.kind() => Err(Error::invalid(format!(
@@ -260,13 +252,12 @@ impl Policy {
         &self.options
     }
 
-    /// Whether its units or strikes depend on what layers inside refuse.
     pub(crate) fn awaits_refusals(&self) -> bool {
         let Options { count, bans_on, .. } = &self.options;
         [count, bans_on].into_iter().flatten().any(Count::awaits_refusals)
     }
 
-    /// Whether nothing of the policy depends on the response, unless it delays a request: no units, slots or strikes.
+    /// Returns `true` if no units, slots or strikes depend on the response. A delay of the request may.
     pub(crate) fn settles_nothing(&self) -> bool {
         let Options { bans_on, tier, .. } = &self.options;
         // A tier may have a quota of any kind.
@@ -278,42 +269,37 @@ impl Policy {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }
 
-    /// Whether no client can read another client's state by what it sends, which has a part in neither key nor quota.
+    /// Returns `true` if neither key nor quota depends on what clients send.
     pub(crate) fn is_unforgeable(&self) -> bool {
         self.info.unforgeable && self.options.tier.is_none()
     }
 }
 
-/// A closure over the head of a request.
 type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 
-/// The options of a policy; what is not set is `None`, `false` or empty.
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
-    /// By which client lists of addresses are, where the key has no address, as far as the layer's does not say.
+    /// Client of address lists, where the key has no address. The layer's client fills open settings.
     #[cfg(feature = "axum")]
     client: ClientIp,
-    /// What happens without a key; `None` is the extractor's own rule.
+    /// `None` is the extractor's own rule.
     missing_key: Option<MissingKey>,
-    /// Units by the head of a request, instead of the rule's cost; an error is the least that an ambiguous cost may be.
+    /// An error is the least that an ambiguous cost may be.
     pub(crate) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
-    /// Whether clients receive headers of the policy; `true` by default.
     advertised: bool,
-    /// Whether the handler reports the real cost.
     pub(crate) metered: bool,
-    /// Whether the units of a request are refunded if its client disconnects before the response.
     pub(crate) refund_dropped: bool,
-    /// What its units are, unless they are requests; then a request takes none.
+    /// Counted unit, unless it is requests. A request then takes none.
     pub(crate) unit: Option<&'static str>,
     pub(crate) scope: Scope,
-    /// Which responses count; without it all do.
+    /// Counted responses. Without it all count.
     pub(crate) count: Option<Count>,
-    /// Which responses are strikes of the ban; without it refusals are.
+    /// Responses that strike. Without it denials do.
     pub(crate) bans_on: Option<Count>,
-    /// The quota by the head of a request; `None` of the closure is the policy's own.
+    /// Quota by the head of a request. `None` of the closure is the policy's own.
     tier: Option<Arc<OfRequest<Option<Quota>>>>,
-    /// Which requests may use the rule's reserve; without it all may.
+    /// Requests that may use the rule's reserve. Without it all may.
     critical: Option<Arc<Predicate>>,
     pub(crate) allow: Option<Arc<AccessList>>,
     pub(crate) deny: Option<Arc<AccessList>>,
@@ -341,7 +327,7 @@ impl Default for Options {
     }
 }
 
-/// Makes a policy of a rule, which counts all requests together until a [`key`](Policy::key) is set.
+/// Creates a policy that counts all requests together until a [`key`](Policy::key) is set.
 impl From<Rule> for Policy {
     fn from(rule: Rule) -> Self {
         Self {

@@ -1,8 +1,7 @@
-//! Which requests a policy applies to.
+//! Scope of a policy: the requests that it applies to.
 //!
-//! The head of a request comes in; the [`Terms`] on which the policy applies to it go out, or that it
-//! does not. CORS preflights are the reason of more than one kind of terms: browsers send them without credentials, and
-//! any client can send what looks like one, so they may go uncounted but not past a deny list.
+//! CORS preflights need more than one kind of [`Terms`]: browsers send them without credentials, and any client can
+//! send a request that passes for one. So they may be uncounted, but must not pass a deny list.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,39 +13,30 @@ use http::request::Parts;
 use crate::core::Error;
 use crate::http::key::{STANDARD_METHODS, is_template, matched, normal_template};
 
-/// The characters of an invalid template that an error shows.
-const LONGEST_SHOWN: usize = 64;
+/// In characters.
+const MAX_SHOWN: usize = 64;
 
-/// A condition on the head of a request.
 pub(crate) type Predicate = dyn Fn(&Parts) -> bool + Send + Sync;
 
-/// The conditions of a policy, all of which a request has to meet.
 #[derive(Clone, Default)]
 pub(crate) struct Scope {
-    /// The methods; HEAD is in them if GET is.
+    /// Contains HEAD if it contains GET.
     pub(super) methods: Option<Arc<[Method]>>,
-    /// Templates of routes, as they were given.
     pub(super) routes: Option<Arc<[Box<str>]>>,
     pub(super) when: Option<Arc<Predicate>>,
-    /// Whether preflights are counted.
     pub(super) preflights: bool,
-    /// Whether preflights need no key where others do.
     pub(super) keyless_preflights: bool,
 }
 
-/// What a policy does with a request that it applies to, besides checking its deny list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// The request is counted; otherwise only the lists and the key are checked.
+    /// If `false`, only the lists and the key are checked.
     pub(crate) counted: bool,
-    /// The request must have a key, if the policy requires one.
     pub(crate) keyed: bool,
 }
 
 impl Terms {
-    /// Those for a request as any other.
     pub(crate) const ALL: Self = Self { counted: true, keyed: true };
-    /// Those for clients on an allow list.
     pub(crate) const NONE: Self = Self { counted: false, keyed: false };
 }
 
@@ -55,7 +45,6 @@ impl Scope {
         self.when.as_ref().is_none_or(|when| when(parts))
     }
 
-    /// Returns the terms on which the policy applies to a request; `None` if it does not.
     pub(crate) fn terms(&self, parts: &Parts) -> Option<Terms> {
         let covered = self.methods.as_ref().is_none_or(|methods| is_listed(&parts.method, methods))
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))
@@ -70,15 +59,12 @@ impl Scope {
         self.methods.is_none() && self.routes.is_none() && self.when.is_none()
     }
 
-    /// Returns why no request may meet the conditions, if none may.
     pub(super) fn fault(&self) -> Option<String> {
-        let is_empty = |what| {
-            format!("{what} is an empty list, so this policy limits nothing: give at least one, or leave it out")
-        };
+        let is_empty = |what| format!("{what} is an empty list, so this policy limits nothing: at least one is needed");
         let misspelt = |given: &Method| {
             let is_meant = |method: &&Method| *method != given && method.as_str().eq_ignore_ascii_case(given.as_str());
             let meant = STANDARD_METHODS.iter().find(is_meant)?;
-            Some(format!("no request has the method {:?}: give {meant}", given.as_str()))
+            Some(format!("no request has the method {:?}: use {meant}", given.as_str()))
         };
         let (methods, routes) = (self.methods.as_deref(), self.routes.as_deref());
         let of_methods = methods.and_then(|methods| methods.iter().find_map(misspelt));
@@ -88,7 +74,7 @@ impl Scope {
             .or_else(|| routes?.iter().find_map(|route| check_route(route).err()).map(|error| error.to_string()))
     }
 
-    /// Returns why the policy does not apply to a request without [terms](Self::terms). Runs no closure.
+    /// For a request without [terms](Self::terms). Runs no closure.
     pub(crate) fn why_not(&self, parts: &Parts) -> Cow<'static, str> {
         if self.methods.as_ref().is_some_and(|methods| !is_listed(&parts.method, methods)) {
             return format!("its methods do not include {}", parts.method).into();
@@ -107,23 +93,18 @@ fn is_listed(method: &Method, methods: &[Method]) -> bool {
     methods.contains(method) || (method == Method::HEAD && methods.contains(&Method::GET))
 }
 
-/// Checks that a template can match some request.
-///
-/// # Errors
-///
-/// If it cannot, with the template's first characters and the syntax of axum.
 pub(crate) fn check_route(route: &str) -> Result<(), Error> {
     if is_template(route) {
         return Ok(());
     }
-    let shown: String = route.chars().take(LONGEST_SHOWN).collect();
+    let shown: String = route.chars().take(MAX_SHOWN).collect();
     Err(Error::invalid(format!(
-        "route {shown:?} can never match: give a template of axum 0.8, which begins with a slash; write a parameter as \
+        "route {shown:?} can never match: use a template of axum 0.8, which begins with a slash; write a parameter as \
          {{id}} at the end of a segment, one for the rest of the path as {{*rest}}, and a literal brace twice"
     )))
 }
 
-/// Whether this is a CORS preflight: <https://fetch.spec.whatwg.org/#cors-preflight-request>.
+/// Source: <https://fetch.spec.whatwg.org/#cors-preflight-request>.
 pub(crate) fn is_preflight(parts: &Parts) -> bool {
     let Parts { method, headers, .. } = parts;
     *method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)

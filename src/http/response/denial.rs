@@ -1,4 +1,4 @@
-//! What a closure of the application learns of a request that its layer denies.
+//! Facts about a denial, for the application's closure.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use http::StatusCode;
 use super::seconds;
 use crate::core::Decision;
 
-/// Why a layer denies a request, and what it would send: [`on_denied`](crate::RateLimitLayer::on_denied) gets it.
+/// Reason and default response of a denied request, for [`on_denied`](crate::RateLimitLayer::on_denied).
 #[derive(Clone, Copy, Debug)]
 pub struct Denial<'a> {
     pub(super) reason: DenialReason<'a>,
     pub(super) status: StatusCode,
     pub(super) retry_after: Option<Duration>,
-    /// The jitter, in seconds.
+    /// In seconds.
     pub(super) later: u64,
 }
 
-/// The reason of a [`Denial`].
+/// Reason of a [`Denial`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DenialReason<'a> {
@@ -46,20 +46,21 @@ impl<'a> Denial<'a> {
         self.status
     }
 
-    /// Returns the time after which a retry may succeed; `None` if no wait can help.
+    /// Returns the time after which a retry may succeed. `None` if no wait can help.
     ///
     /// It is not rounded, so `as_secs` may be 0: for a body use [`retry_after_secs`](Self::retry_after_secs).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Returns the seconds in the `Retry-After` of this very response: rounded up, at least 1, with its
-    /// [jitter](crate::RateLimitHeaders::jitter). `None` if no wait can help.
+    /// Returns the seconds in the `Retry-After` of this very response. `None` if no wait can help.
+    ///
+    /// They are rounded up, at least 1, and include the [jitter](crate::RateLimitHeaders::jitter).
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after.map(|wait| seconds(wait, self.later))
     }
 
-    /// Returns the decision that denies the request; `None` if it was denied without one.
+    /// Returns the decision that denies the request. `None` if it was denied without one.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.reason {
             DenialReason::RateLimited(decision) | DenialReason::Banned(decision) => Some(decision),

@@ -1,6 +1,6 @@
-//! Reads and drops what the client of a refused request still sends.
+//! Draining of denied requests: reads and drops the rest of the request.
 //!
-//! A server closes a connection of HTTP/1 whose request body it did not read. If the client is still sending, the kernel
+//! A server closes an HTTP/1 connection whose request body it did not read. If the client is still sending, the kernel
 //! resets the connection, and a client that writes its whole body before it reads never sees the response.
 
 use std::future::poll_fn;
@@ -17,20 +17,18 @@ use tokio::sync::Semaphore;
 use tokio::task::yield_now;
 use tokio::time::timeout;
 
-/// A permit for each body that the process drains.
+/// One permit for each body that the process drains.
 static PERMITS: Semaphore = Semaphore::const_new(1_024);
 
-/// A client that sends nothing for so long has stopped.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// The longest body that a server reads by itself, if it is there already.
+/// Longest body, in bytes, that a server reads by itself if it has arrived.
 const READ_ANYWAY: u64 = 4_096;
 
-/// How much of the body of a denied request is read and dropped over HTTP/1, so that its client sees the response:
-/// [`RateLimitLayer::drain_denied`](crate::RateLimitLayer::drain_denied) says why.
+/// Bounds of draining the body of a denied request over HTTP/1, so that its client sees the response.
 ///
-/// It is for layers of your own that respond without calling their inner service. The default is that of a layer, 16 MiB
-/// in 30 s.
+/// [`RateLimitLayer::drain_denied`](crate::RateLimitLayer::drain_denied) has the reasons. It is for your own layers
+/// that respond without calling their inner service. The default is the same as a layer's, 16 MiB in 30 s.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     max_bytes: u64,
@@ -44,20 +42,21 @@ impl Default for Drain {
 }
 
 impl Drain {
-    /// Up to so many bytes, for no longer than `time`; with 0 of either nothing is read.
+    /// Creates bounds of `max_bytes` and `time`. If either is 0, nothing is read.
     pub fn new(max_bytes: u64, time: Duration) -> Self {
         Self { max_bytes, time }
     }
 
-    /// Drains the body of a request in a task, while a response with these headers is sent: `Connection: close` is added if
-    /// the server may close the connection.
+    /// Drains the body of a request in a task, while a response with these headers is sent.
+    ///
+    /// It adds `Connection: close` if the server may close the connection.
     pub fn start(self, parts: &Parts, body: impl Body + Send + 'static, headers: &mut HeaderMap) {
         if body.is_end_stream() || parts.version >= Version::HTTP_2 {
             return;
         }
         let size = body.size_hint().exact();
         let read = if parts.headers.contains_key(EXPECT) {
-            // The client sends the body once the server asks for it by reading.
+            // Nothing to read: the client sends the body once the server asks for it by reading.
             0
         } else if parts.method != Method::CONNECT && self.spawn(body) {
             self.max_bytes.max(READ_ANYWAY)
@@ -69,8 +68,7 @@ impl Drain {
         }
     }
 
-    /// Drains a body in a task, because the server sends the response only when the service has returned it. Returns
-    /// `false` if it is not drained.
+    /// Drains in a task, because the server sends the response only once the service returned it.
     fn spawn(self, body: impl Body + Send + 'static) -> bool {
         if self.max_bytes == 0 || self.time.is_zero() {
             return false;
@@ -94,7 +92,7 @@ async fn read(body: impl Body, max_bytes: u64) {
         let Ok(Some(size)) = timeout(IDLE, size).await else { return };
         let Some(rest) = left.checked_sub(size) else { return };
         left = rest;
-        // A body that is always ready would keep its thread, and the timer from being looked at.
+        // A body that is always ready would block its thread, and the timer would not be polled.
         yield_now().await;
     }
 }

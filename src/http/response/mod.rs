@@ -1,12 +1,11 @@
-//! The responses to requests that are not admitted, and the headers that all responses of a layer get.
+//! Responses to requests that are not allowed, and the headers that all responses of a layer get.
 //!
-//! A [`Refusal`] and the head of its request come in, a response goes out: for gRPC calls in gRPC's terms, for all
-//! others a [problem document](problem), or what the application builds; to that the headers,
-//! `Retry-After` and `Cache-Control` are added.
+//! gRPC calls get gRPC's statuses, all others a [problem document](problem), or what the application builds. The
+//! headers, `Retry-After` and `Cache-Control` are added to it.
 //!
-//! | refusal | HTTP | gRPC |
+//! | reason | HTTP | gRPC |
 //! | --- | --- | --- |
-//! | a policy refuses, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
+//! | a policy denies, or the key is banned | 429, with different problem types | `RESOURCE_EXHAUSTED` |
 //! | the key is missing, or the client is on a deny list | 403 | `PERMISSION_DENIED` |
 //! | the key is ambiguous | 400 | `INVALID_ARGUMENT` |
 //! | a key extractor rejects the request | its response | the status that its response has, or is closest to |
@@ -29,35 +28,25 @@ pub use self::denial::{Denial, DenialReason};
 pub use self::drain::Drain;
 use crate::core::{Decision, Error, Outcome, PolicyName};
 use crate::http::grpc;
-use crate::http::headers::{HeaderWriter, LARGEST, NO_STORE, RateLimitHeaders, number, whole_seconds};
-use crate::http::policy::Refused;
+use crate::http::headers::{HeaderWriter, MAX_INTEGER, NO_STORE, RateLimitHeaders, number, whole_seconds};
+use crate::http::policy::DeniedMark;
 use crate::telemetry::Undecided;
 
-/// The detail of a 403 to a request without a key.
 const NO_KEY: &str = "The request does not identify its client.";
-/// The detail of a 400 to a request with an ambiguous key or cost.
 const AMBIGUOUS: &str = "The request does not identify its client or its cost unambiguously: what does must be present once and well-formed.";
-/// The detail of a 403 to a client on a deny list.
 const DENIED: &str = "This client is not allowed.";
 
-/// The reason for which a request is not admitted.
 pub(crate) enum Refusal {
-    /// A policy refuses it, by this decision; boxed, as the account of an admitted request is small.
+    /// Boxed, because the account of an allowed request is small.
     Refused(Box<Decision>),
-    /// A key extractor rejects it, with this response.
     Rejected(Box<Response<Bytes>>),
-    /// It has no key, and a policy denies such requests.
     NoKey,
-    /// Its key is ambiguous, and a policy denies such requests.
     Ambiguous,
-    /// Its client is on a deny list.
     Denied,
-    /// No decision could be made: the store failed or timed out, or the lookup of a key did.
     Failed(Error),
 }
 
 impl Refusal {
-    /// Returns why there was no decision; `None` if there was one.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
             Refusal::NoKey | Refusal::Denied => Some(Undecided::Forbidden),
@@ -69,17 +58,14 @@ impl Refusal {
     }
 }
 
-/// A closure that builds the response to a denied request; `None` leaves it to the layer, as where a body is streamed.
+/// `None` leaves the response to the layer.
 pub(crate) type OnDenied = dyn Fn(&Parts, &Denial<'_>) -> Option<Response<Bytes>> + Send + Sync;
 
-/// Builds the responses of a layer, and writes headers into those of the inner service.
 #[derive(Clone)]
 pub(crate) struct Responses {
     pub(crate) headers: HeaderWriter,
     pub(crate) on_denied: Option<Arc<OnDenied>>,
-    /// Whether responses have the decision in their extensions.
     pub(crate) exposes_decisions: bool,
-    /// What is read of the bodies of refused requests.
     pub(crate) drain: Drain,
 }
 
@@ -89,9 +75,7 @@ impl Responses {
         Self { headers, on_denied: None, exposes_decisions: false, drain: Drain::default() }
     }
 
-    /// Returns the response to a request that is not admitted; to HEAD, without a body.
-    ///
-    /// `next_probe` returns how long the store that failed is not called, for `Retry-After`.
+    /// `next_probe` returns how long the failed store is not called, for `Retry-After`.
     pub(crate) fn of(
         &self,
         refusal: Refusal,
@@ -111,7 +95,7 @@ impl Responses {
             Refusal::Denied => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
             Refusal::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "request denied without a decision");
-                // What clients are told is a second at least.
+                // Clients receive a second at least.
                 let wait = next_probe(&error).max(Duration::from_secs(1));
                 if is_grpc {
                     grpc::unavailable(wait)
@@ -127,10 +111,7 @@ impl Responses {
         }
     }
 
-    /// Returns the response to a request that a policy refuses, as the application builds it or by the protocol.
-    ///
-    /// Headers that the application has set are kept, and the others added. For gRPC the wait is in milliseconds, and
-    /// at least 1 ms, as 0 would mean to retry at once.
+    /// For gRPC the wait is at least 1 ms, because 0 would mean to retry at once.
     fn too_many(&self, decision: &Decision, parts: &Parts, is_grpc: bool) -> Response<Bytes> {
         let reason =
             if decision.is_banned() { DenialReason::Banned(decision) } else { DenialReason::RateLimited(decision) };
@@ -153,7 +134,6 @@ impl Responses {
         }
     }
 
-    /// Returns the response that the application builds; `None` if the layer has to.
     fn ask(&self, parts: &Parts, denial: &Denial<'_>) -> Option<Response<Bytes>> {
         self.on_denied.as_ref()?(parts, denial)
     }
@@ -171,7 +151,6 @@ impl Responses {
         }
     }
 
-    /// Returns a 429 with a problem document.
     pub(crate) fn refusal(&self, decision: &Decision) -> Response<Bytes> {
         let later = self.headers.headers().later();
         let shown = decision.denied_by().filter(|outcome| self.headers.shows(outcome));
@@ -192,7 +171,6 @@ impl Responses {
     }
 }
 
-/// Adds the headers of a problem document to a response, unless the application set them.
 fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Response<Bytes> {
     headers.remove(CONTENT_TYPE);
     headers.extend(mem::take(response.headers_mut()));
@@ -200,12 +178,13 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
     response
 }
 
-/// Returns the response to a request for which there is no capacity, as the layers of this crate respond without a
-/// decision: for layers of your own, which do not call their inner service then.
+/// Returns the response to a request for which there is no capacity.
 ///
-/// It is a 503 with a problem document that names `by`, and with `Retry-After`, at least 1 s; to a gRPC call
-/// [`UNAVAILABLE`](crate::RateLimit#grpc), to HEAD the headers alone. Layers outside know by its extensions that the
-/// request was [refused inside](crate::policy::Count#requests-that-are-refused-inside).
+/// It is for your own layers, which do not call their inner service then. The layers of this crate respond in the same
+/// way if there is no decision. The response is a 503 with a problem document that names `by`, and with `Retry-After`,
+/// at least 1 s. A gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and HEAD the headers alone. By its
+/// extensions, outer layers know that the request was [denied
+/// inside](crate::policy::Count#requests-that-are-refused-inside).
 ///
 /// # Examples
 ///
@@ -228,16 +207,16 @@ pub fn unavailable(parts: &Parts, by: &PolicyName, wait: Duration) -> Response<B
     } else {
         problem::unavailable_by(by, wait)
     };
-    response.extensions_mut().insert(Refused::Inside);
+    response.extensions_mut().insert(DeniedMark::Inside);
     if parts.method == Method::HEAD { without_body(response) } else { response }
 }
 
-/// Returns the seconds in `Retry-After`, at least 1, with `later` seconds of jitter.
+/// Returns at least 1 s. `later` is jitter in seconds.
 fn seconds(wait: Duration, later: u64) -> u64 {
-    whole_seconds(wait).max(1).saturating_add(later).min(LARGEST)
+    whole_seconds(wait).max(1).saturating_add(later).min(MAX_INTEGER)
 }
 
-/// Returns the response to a HEAD request: without the body, but with its length (RFC 9110 §9.3.2).
+/// Drops the body, but keeps its length (RFC 9110 §9.3.2).
 pub(crate) fn without_body(response: Response<Bytes>) -> Response<Bytes> {
     let (mut parts, body) = response.into_parts();
     if !body.is_empty() {
@@ -246,7 +225,7 @@ pub(crate) fn without_body(response: Response<Bytes>) -> Response<Bytes> {
     Response::from_parts(parts, Bytes::new())
 }
 
-/// Returns a 200 with a JSON document that no cache may keep.
+/// Returns a 200 that no cache may keep.
 pub(crate) fn json(text: String) -> Response<Bytes> {
     let mut response = Response::new(text.into());
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,8 +1,8 @@
 //! Responses with a problem document (RFC 9457).
 //!
-//! Types are those of the IETF's draft for rate limits, `quota-exceeded`, `abnormal-usage-detected` (a ban) and
-//! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as text:
-//! names of policies and numbers need no escaping, and a refusal should cost little, as it may be one of a flood.
+//! Types are from the IETF's draft for rate limits, `quota-exceeded`, `abnormal-usage-detected` (a ban) and
+//! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as
+//! text: names of policies and numbers need no escaping, and a denial should cost little, because a flood causes many.
 
 use std::time::Duration;
 
@@ -15,39 +15,31 @@ use super::seconds;
 use crate::core::{Digits, PolicyName};
 use crate::http::headers::{NO_STORE, PROBLEM, number};
 
-/// The document of a 429, up to its detail.
 const QUOTA_EXCEEDED: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
     r#""title":"Quota Exceeded","status":429,"detail":""#,
 );
 
-/// The document of a 429 to a client whose key is banned, up to its detail.
 const ABNORMAL_USAGE: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
     r#""title":"Abnormal Usage Detected","status":429,"detail":""#,
 );
 
-/// The document of a 503, up to its detail.
 const REDUCED_CAPACITY: &str = concat!(
     r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","#,
     r#""title":"Temporary Reduced Capacity","status":503,"detail":""#,
 );
 
-/// The document of a 400, up to its detail.
 const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status":400,"detail":""#;
 
-/// The document of a 403, up to its detail.
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
-/// The pieces of a document.
 type Text<'a> = SmallVec<[&'a str; 16]>;
 
-/// How a detail begins that says when to retry.
 const IN: &str = "Retry in ";
 const ABOUT: &str = "Retry in about ";
 
-/// Returns the body of a 429 that names the violated policies, to be retried in `wait` seconds, perhaps a guess; `None`
-/// if no wait can help. Its type is another one if the client `is_banned`.
+/// `wait` is in seconds. `None` if no wait can help.
 pub(crate) fn quota_exceeded<'a>(
     wait: Option<u64>,
     is_guess: bool,
@@ -55,7 +47,7 @@ pub(crate) fn quota_exceeded<'a>(
     policies: impl Iterator<Item = &'a str>,
 ) -> Bytes {
     let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
-    let seconds = wait.map(Digits::of);
+    let seconds = wait.map(Digits::new);
     let mut text = Text::from_slice(&[head]);
     if let (Some(wait), Some(seconds)) = (wait, &seconds) {
         text.extend([if is_guess { ABOUT } else { IN }, seconds.as_str(), unit(wait)]);
@@ -68,33 +60,30 @@ pub(crate) fn quota_exceeded<'a>(
         text.extend([if index == 0 { "\"" } else { ",\"" }, name, "\""]);
     }
     text.push("]}");
-    // Of the exact size, as another would be allocated anew.
+    // Of the exact size, because another would be allocated again.
     text.concat().into()
 }
 
-/// Returns a 400.
 pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
     problem(StatusCode::BAD_REQUEST, &[BAD_REQUEST, detail, "\"}"])
 }
 
-/// Returns a 403.
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
     problem(StatusCode::FORBIDDEN, &[FORBIDDEN, detail, "\"}"])
 }
 
-/// Returns a 503, as no decision could be made, to be retried after `wait`, but not before 1 s.
+/// The wait is at least 1 s.
 pub(crate) fn unavailable(wait: Duration) -> Response<Bytes> {
     reduced_capacity(IN, seconds(wait, 0), &["\"}"])
 }
 
-/// Returns a 503 that names what refuses the request, to be retried in about so long, but not before 1 s.
 pub(crate) fn unavailable_by(name: &PolicyName, wait: Duration) -> Response<Bytes> {
     // A name needs no escaping.
     reduced_capacity(ABOUT, seconds(wait, 0), &["\",\"violated-policies\":[\"", name.as_str(), "\"]}"])
 }
 
 fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {
-    let digits = Digits::of(seconds);
+    let digits = Digits::new(seconds);
     let mut text = Text::from_slice(&[REDUCED_CAPACITY, how, digits.as_str(), unit(seconds)]);
     text.extend_from_slice(rest);
     let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);
@@ -106,9 +95,8 @@ fn unit(seconds: u64) -> &'static str {
     if seconds == 1 { " second." } else { " seconds." }
 }
 
-/// Returns a response with a document of these pieces, which no cache may keep.
 fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
-    // Of the exact size, as another would be allocated anew.
+    // Of the exact size, because another would be allocated again.
     let mut response = Response::new(text.concat().into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);

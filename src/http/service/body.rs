@@ -1,8 +1,8 @@
-//! The body of a response, and how the inner service's response leaves the layer.
+//! Response bodies, and how the inner service's response leaves the layer.
 //!
-//! A request is settled by the head of its response, and once the store has replied (or the timeout is spent) the head
-//! gets the decision and the headers. Of a gRPC call whose status is in its trailers, the body keeps the account until
-//! they come.
+//! A request is settled by the head of its response. Once the store has replied (or at the end of the timeout) the head
+//! gets the decision and the headers. For a gRPC call whose status is in its trailers, the body keeps the account until
+//! they arrive.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -19,23 +19,23 @@ use pin_project_lite::pin_project;
 use super::ending::{Ending, Polled};
 use crate::core::Decision;
 use crate::http::account::Account;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::store::SlotGuard;
 
 pin_project! {
-    /// The body of a response of [`RateLimit`](crate::RateLimit): that of the inner service, or one of this crate.
+    /// Body of a response of [`RateLimit`](crate::RateLimit): the inner service's, or a body of this crate.
     ///
-    /// That of a [`StatusService`](crate::status::StatusService) is always one of this crate.
+    /// The body of a [`StatusService`](crate::status::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. Of a gRPC call it
-    /// may hold the trailers back, for no longer than the layer's timeout, until the store has settled what they
-    /// changed.
+    /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. It may hold
+    /// back the trailers of a gRPC call, for no longer than the layer's timeout, until the store has settled their
+    /// changes.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
     ///
     /// # Cancellation
     ///
-    /// Dropping it before the trailers of a call leaves the debts of the call as they were.
+    /// If it is dropped before the trailers of a call, the debts of the call do not change.
     ///
     /// # Examples
     ///
@@ -55,7 +55,7 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: BodyKind<B>,
-        // Those of the request, until the end.
+        // The request's slots, until the end.
         slots: SlotGuard,
     }
 }
@@ -64,11 +64,9 @@ pin_project! {
     #[derive(Debug)]
     #[project = BodyProjection]
     enum BodyKind<B> {
-        /// The inner service's; nothing is left to settle.
         Inner { #[pin] body: B },
-        /// The inner service's, of a gRPC call that is settled at its end.
         Call { #[pin] body: B, ending: Box<Ending> },
-        /// That of a refusal or a status; empty once it was sent.
+        /// A denial or a status. Empty once it was sent.
         Own { bytes: Bytes },
     }
 }
@@ -83,7 +81,6 @@ impl<B> ResponseBody<B> {
     }
 }
 
-/// An empty body.
 impl<B> Default for ResponseBody<B> {
     fn default() -> Self {
         Self::own(Bytes::new())
@@ -101,7 +98,7 @@ where
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BodyError>>> {
         let frame = ready!(self.as_mut().project().kind.poll_frame(cx)).map(|frame| frame.map_err(BodyError::new));
-        // A body that reports its end is not polled again.
+        // Released here, because a body that reports its end is not polled again.
         if !matches!(frame, Some(Ok(_))) || !self.slots.is_empty() && self.is_end_stream() {
             drop(mem::take(self.project().slots));
         }
@@ -148,7 +145,7 @@ where
 #[inline]
 pub(super) fn pass_as_decided<R, E>(
     returned: Result<Response<R>, E>,
-    gate: &Gate,
+    gate: &LayerState,
     decision: &Decision,
 ) -> Result<Response<ResponseBody<R>>, E> {
     let mut response = returned?;
@@ -163,7 +160,7 @@ pub(super) fn pass_as_decided<R, E>(
     Ok(response.map(ResponseBody::unlimited))
 }
 
-fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
+fn expose(gate: &LayerState, extensions: &mut Extensions, decision: Cow<'_, Decision>) {
     match extensions.remove::<Decision>() {
         Some(inner) => drop(extensions.insert(inner.inside(decision.into_owned()))),
         None if gate.responses.exposes_decisions => drop(extensions.insert(decision.into_owned())),
@@ -171,10 +168,7 @@ fn expose(gate: &Gate, extensions: &mut Extensions, decision: Cow<'_, Decision>)
     }
 }
 
-/// Passes on the inner service's response once its request is settled, with the decision and the headers of the limits.
-///
-/// Where something still depends on the trailers of the response, its body keeps the account. It holds the slots of the
-/// request, unless it has ended already.
+/// The body holds the slots, and the account if trailers still settle something.
 pub(super) fn pass<R, E>(returned: Result<Response<R>, E>, mut account: Account) -> Result<Response<ResponseBody<R>>, E>
 where
     R: Body,
@@ -198,12 +192,11 @@ where
     }))
 }
 
-/// Any error of a body.
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// The error of a [`ResponseBody`](crate::body::ResponseBody), and of bodies of layers inside that make it.
+/// Error of a [`ResponseBody`](crate::body::ResponseBody), and of inner layers' bodies that make it.
 ///
-/// Its [source](StdError::source) is the error of the inner body. It is displayed as that is.
+/// Its [source](StdError::source) is the error of the inner body. Both are displayed in the same way.
 ///
 /// # Examples
 ///
@@ -221,7 +214,7 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 pub struct BodyError(BoxError);
 
 impl BodyError {
-    /// Makes one of its cause; of another one, as of a body of a layer inside, the same.
+    /// Wraps the error of an inner body. Another `BodyError` is returned unchanged.
     pub fn new(cause: impl Into<BoxError>) -> Self {
         cause.into().downcast().map_or_else(Self, |error| *error)
     }

@@ -1,8 +1,8 @@
-//! The end of a gRPC call, whose trailers have its status.
+//! End of a gRPC call, whose trailers have its status.
 //!
 //! A call that is counted by its outcome is settled here: by the status in its trailers, as a failure if it ends
 //! without one, and not at all if its body is dropped before. If the client's next request may depend on the result,
-//! the trailers wait for the store, as the client takes them for the end of the call.
+//! the trailers wait for the store, because the client takes them for the end of the call.
 
 use std::fmt;
 use std::future::Future;
@@ -16,16 +16,12 @@ use http_body::{Body, Frame};
 use crate::http::account::{Account, InTime};
 use crate::http::grpc;
 
-/// What polling a body for a frame returns.
 pub(super) type Polled<B> = Poll<Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>>;
 
-/// The rest of a settlement that depends on the trailers of a call. If it is dropped before they come, the debts stay
-/// as they are.
+/// Settlement that depends on a call's trailers. Dropped before them, the debts do not change.
 pub(super) struct Ending {
-    /// `None` once the call is settled.
     account: Option<Account>,
-    /// Trailers that were read and not yet passed on, with the settlement that they wait for. The mutex is never locked:
-    /// it lets bodies be shared, which the future may not be.
+    /// The mutex is never locked. It makes bodies `Sync`, because the future may not be.
     held: Option<(Mutex<InTime>, HeaderMap)>,
 }
 
@@ -34,7 +30,6 @@ impl Ending {
         Self { account: Some(account), held: None }
     }
 
-    /// Returns whether trailers are held back, so that the body has not ended although the inner one has.
     pub(super) fn holds_trailers(&self) -> bool {
         self.held.is_some()
     }
@@ -54,7 +49,7 @@ impl Ending {
                     None => return Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
                 },
                 Err(data) => {
-                    // A body that reports its end is not polled again.
+                    // Settled here, because a body that reports its end is not polled again.
                     if body.is_end_stream() {
                         drop(self.settle(true));
                     }
@@ -69,7 +64,6 @@ impl Ending {
         Poll::Ready(self.held.take().map(|(_, trailers)| Ok(Frame::trailers(trailers))))
     }
 
-    /// Settles the call, unless it is settled. Returns what its trailers have to wait for, if anything.
     fn settle(&mut self, has_failed: bool) -> Option<InTime> {
         self.account.take()?.settle_call(has_failed)
     }

@@ -1,9 +1,9 @@
-//! The future of a response, as a state machine.
+//! Response future, a state machine.
 //!
 //! A request goes through *admitting* (keys and quotas are looked up, the store decides), for a leaky bucket *queueing*
-//! (it waits for its turn, and then until the inner service is ready again), then *calling* and, if the
-//! client's next request may depend on it, *settling* (the response waits for the store). A store that decides at once
-//! and a request without delay begin in *calling*: that path has no allocation of its own.
+//! (it waits in the queue, and then until the inner service is ready again), then *calling* and, if the client's next
+//! request may depend on it, *settling* (the response waits for the store). A request without delay begins in *calling*
+//! if the store decides at once: that path does not allocate.
 
 use std::fmt;
 use std::future::Future;
@@ -22,13 +22,13 @@ use tower::Service;
 use super::body::{self, ResponseBody};
 use crate::http::account::{Account, ActualCost, Admitted, InTime, RateLimitHandle};
 use crate::http::admission::Admission;
-use crate::http::gate::Gate;
+use crate::http::gate::LayerState;
 use crate::http::response::Refusal;
 
 pin_project! {
-    /// The future of a [`RateLimit`](crate::RateLimit) service's response.
+    /// Future of a [`RateLimit`](crate::RateLimit) service's response.
     ///
-    /// It resolves to the inner service's response with the headers of the limits, to a refusal, or to the inner
+    /// It resolves to the inner service's response with the headers of the limits, to a denial, or to the inner
     /// service's error. With [`expose_decisions`](crate::RateLimitLayer::expose_decisions), responses have the
     /// [`Decision`](crate::Decision) in their extensions. A queued request needs a tokio runtime with timers enabled.
     ///
@@ -38,7 +38,7 @@ pin_project! {
     ///
     /// # Cancellation
     ///
-    /// Dropping it is safe at any point. Units of an admitted request stay taken, unless a policy
+    /// Dropping it is safe at any point. Units of an allowed request stay taken, unless a policy
     /// [refunds](crate::Policy::refund_dropped) them. The place of a request that waits in the queue of a leaky bucket
     /// is refunded if no other request has queued behind it.
     #[must_use = "futures do nothing unless polled"]
@@ -47,22 +47,20 @@ pin_project! {
         S: Service<Request<B>>,
     {
         #[pin]
-        state: State<S, Request<B>, S::Future, Result<S::Response, S::Error>>,
+        state: ResponseState<S, Request<B>, S::Future, Result<S::Response, S::Error>>,
     }
 }
 
 pin_project! {
     #[project = StateProjection]
-    // What is in an `Option` is taken once, on the way to the next state.
-    enum State<S, Q, F, A> {
-        /// Waits for the decision; the inner service is ready.
-        Admitting { gate: Arc<Gate>, admission: Admission, call: Option<(S, Q)> },
-        /// Waits for the request's turn in a leaky bucket, and then until the inner service is ready again.
+    // Each `Option` is taken once, on the way to the next state.
+    enum ResponseState<S, Q, F, A> {
+        Admitting { gate: Arc<LayerState>, admission: Admission, call: Option<(S, Q)> },
+        /// Waits in a leaky bucket, and then until the inner service is ready again.
         Queueing { turn: Option<Pin<Box<Sleep>>>, call: Option<(S, Q, Account)> },
-        /// Waits for the inner service.
         Calling { #[pin] future: F, admitted: Option<Admitted> },
         /// Waits for the store to settle the request, within the layer's timeout.
-        Settling { waiting: Option<Waiting<A>> },
+        Settling { waiting: Option<SettlingResponse<A>> },
     }
 }
 
@@ -70,31 +68,30 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    /// Creates the future of a request whose admission has begun; `inner` has been polled ready.
-    pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<Gate>) -> Self {
-        let state = State::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
+    /// `inner` has been polled ready.
+    pub(crate) fn admitting(inner: S, request: Request<B>, admission: Admission, gate: &Arc<LayerState>) -> Self {
+        let state = ResponseState::Admitting { gate: Arc::clone(gate), admission, call: Some((inner, request)) };
         Self { state }
     }
 
-    /// Calls the inner service, which has been polled ready, with an admitted request.
+    /// `inner` has been polled ready.
     #[inline]
     pub(crate) fn calling(inner: &mut S, request: Request<B>, admitted: Admitted) -> Self {
-        Self { state: State::calling(inner, request, admitted) }
+        Self { state: ResponseState::calling(inner, request, admitted) }
     }
 }
 
-impl<S, B, A> State<S, Request<B>, S::Future, A>
+impl<S, B, A> ResponseState<S, Request<B>, S::Future, A>
 where
     S: Service<Request<B>>,
 {
     #[inline]
     fn calling(inner: &mut S, mut request: Request<B>, mut admitted: Admitted) -> Self {
         admitted.enter(request.extensions_mut());
-        State::Calling { future: inner.call(request), admitted: Some(admitted) }
+        ResponseState::Calling { future: inner.call(request), admitted: Some(admitted) }
     }
 
-    /// Waits for the request's turn. The inner service is not kept ready meanwhile, as that may hold a permit that
-    /// others need: a clone of it is polled ready afterwards.
+    /// Waits in the queue. A clone of `inner` is polled ready afterwards, because a ready service may hold a permit.
     fn queueing(inner: S, request: Request<B>, account: Account) -> Self
     where
         S: Clone,
@@ -102,25 +99,22 @@ where
         let turn = Box::pin(tokio::time::sleep(account.decision().delay()));
         let clone = inner.clone();
         drop(inner);
-        State::Queueing { turn: Some(turn), call: Some((clone, request, account)) }
+        ResponseState::Queueing { turn: Some(turn), call: Some((clone, request, account)) }
     }
 }
 
-/// What the inner service returned.
 type Returned<R, E> = Result<Response<R>, E>;
 
-/// The same, as it leaves the layer.
 type Passed<R, E> = Result<Response<ResponseBody<R>>, E>;
 
-/// What the inner service returned, while its request is being settled.
-type Waiting<A> = (InTime, Box<(A, Account)>);
+type SettlingResponse<A> = (InTime, Box<(A, Account)>);
 
-/// Settles a request: breaks with its response, or continues with one that has to wait for the store.
+/// Breaks with the response, or continues with one that has to wait for the store.
 #[inline]
 fn finish<R, E>(
     returned: Returned<R, E>,
     admitted: &mut Option<Admitted>,
-) -> ControlFlow<Passed<R, E>, Waiting<Returned<R, E>>>
+) -> ControlFlow<Passed<R, E>, SettlingResponse<Returned<R, E>>>
 where
     R: Body,
 {
@@ -149,13 +143,12 @@ where
     }
 }
 
-/// Returns the response to a request that is not admitted.
-fn refused<B, R>(gate: &Gate, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
+fn refused<B, R>(gate: &LayerState, refusal: Refusal, request: Request<B>) -> Response<ResponseBody<R>>
 where
     B: Body + Send + 'static,
 {
     let (parts, body) = request.into_parts();
-    // By a handle of a layer outside, a check may await the refusal that is made later.
+    // A check by an outer layer's handle may await a denial that is made later.
     let has_outer = parts.extensions.get::<RateLimitHandle>().is_some();
     let mut response = gate.refuse(refusal, &parts, has_outer);
     gate.responses.drain.start(&parts, body, response.headers_mut());
@@ -180,9 +173,9 @@ where
                     let (mut inner, request) = call.take().expect("a request is decided once");
                     let next = match verdict {
                         Ok(Admitted::WithAccount(account)) if account.is_delayed() => {
-                            State::queueing(inner, request, account)
+                            ResponseState::queueing(inner, request, account)
                         }
-                        Ok(admitted) => State::calling(&mut inner, request, admitted),
+                        Ok(admitted) => ResponseState::calling(&mut inner, request, admitted),
                         Err(refusal) => return Poll::Ready(Ok(refused(gate, refusal, request))),
                     };
                     this.state.set(next);
@@ -197,24 +190,24 @@ where
                     let is_ready = ready!(inner.poll_ready(cx));
                     let (mut inner, request, account) = call.take().expect("it was there a line before");
                     let Err(error) = is_ready else {
-                        this.state.set(State::calling(&mut inner, request, Admitted::WithAccount(account)));
+                        this.state.set(ResponseState::calling(&mut inner, request, Admitted::WithAccount(account)));
                         continue;
                     };
                     match finish(Err(error), &mut Some(Admitted::WithAccount(account))) {
-                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
+                        Continue(waiting) => this.state.set(ResponseState::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Calling { future, admitted } => {
                     let returned = ready!(future.poll(cx));
                     match finish(returned, admitted) {
-                        Continue(waiting) => this.state.set(State::Settling { waiting: Some(waiting) }),
+                        Continue(waiting) => this.state.set(ResponseState::Settling { waiting: Some(waiting) }),
                         Break(passed) => return Poll::Ready(passed),
                     }
                 }
                 StateProjection::Settling { waiting } => {
                     if let Some((settled, _)) = waiting {
-                        // If the store does not reply within the budget, headers show what follows from the changes.
+                        // If the store does not reply within the timeout, headers show what follows from the changes.
                         let _ = ready!(settled.as_mut().poll(cx));
                     }
                     let (_, returned) = waiting.take().expect("a response comes once");

@@ -1,6 +1,6 @@
 //! The service that a layer makes: it decides before it calls the inner service.
 //!
-//! Readiness is that of the inner service alone: a full limit is a response, not back-pressure, as one client must not
+//! Readiness is the inner service's alone: a full limit is a response, not back-pressure, because one client must not
 //! make the service unready for others.
 
 use std::fmt;
@@ -18,20 +18,20 @@ use crate::http::account::RateLimitHandle;
 use crate::http::admission::Admission;
 use crate::http::gate::SharedGate;
 
-/// A [`Service`] that limits the rate of requests to the service inside, as a
-/// [`RateLimitLayer`](crate::RateLimitLayer) sets.
+/// [`Service`] that limits the rate of requests to its inner service, configured by a
+/// [`RateLimitLayer`](crate::RateLimitLayer).
 ///
-/// A request that is not admitted gets a response of this crate: 429 if a policy refuses it, 400 if its key is ambiguous,
+/// A request that is not allowed gets a response of this crate: 429 if a policy denies it, 400 if its key is ambiguous,
 /// 403 if its key is missing or its client is on a deny list, 503 if no decision could be made (see
 /// [`OnFailure`](crate::OnFailure)), or the response with which a key extractor rejects it. The inner service is not
 /// called then. Errors of the inner service are passed on, and this service adds none.
 ///
-/// A request in the queue of a leaky bucket waits for its turn in the [`ResponseFuture`].
+/// A request in the queue of a leaky bucket waits in the [`ResponseFuture`].
 ///
 /// # gRPC
 ///
-/// A POST with the content type `application/grpc`, or that of gRPC-Web, is a gRPC call, whatever the version of HTTP. A
-/// call that is not admitted gets a 200 without a body, whose headers have the status:
+/// A POST with the content type `application/grpc`, or a content type of gRPC-Web, is a gRPC call, in any version of
+/// HTTP. A call that is not allowed gets a 200 without a body, whose headers have the status:
 ///
 /// | other requests get | a call gets |
 /// | --- | --- |
@@ -42,7 +42,7 @@ use crate::http::gate::SharedGate;
 /// | the response of a key extractor | the `grpc-status` that it has, or the one that is closest to its HTTP status |
 ///
 /// The wait is in `grpc-retry-pushback-ms` instead of `Retry-After`: at least 1 ms, and -1 if no wait can help.
-/// [`on_denied`](crate::RateLimitLayer::on_denied) is not called for calls.
+/// [`on_denied`](crate::RateLimitLayer::on_denied) is not called for gRPC calls.
 ///
 /// With tonic 0.14, the feature `tonic` finds the peer's address:
 ///
@@ -62,8 +62,8 @@ use crate::http::gate::SharedGate;
 ///
 /// # Other servers
 ///
-/// Any server works whose services are those of Tower. Around one that does not insert the peer's address, as plain
-/// hyper, insert it outside of the limit:
+/// Any server works if its services are Tower services. If a server does not insert the peer's address, for example
+/// plain hyper, insert it outside of the limit:
 ///
 /// ```ignore
 /// let (stream, peer) = listener.accept().await?;
@@ -142,16 +142,16 @@ where
         let (parts, body) = request.into_parts();
         let gate = self.gate.load();
         let outer = if gate.has_handles { parts.extensions.get::<RateLimitHandle>() } else { None };
-        let admission = Admission::of(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
+        let admission = Admission::new(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
         let request = Request::from_parts(parts, body);
         match admission {
-            // Most decisions are ready and most requests have no delay: they skip all states before the call.
+            // Most decisions are ready and most requests have no delay, so they skip all states before the call.
             Admission::Known(Some(Ok(admitted))) if !admitted.is_delayed() => {
                 ResponseFuture::calling(&mut self.inner, request, admitted)
             }
             admission => {
-                // The instance that was polled ready is the one to call: a clone may not be ready. If the request is
-                // refused it is dropped, with what it may hold while it is ready.
+                // Call the instance that was polled ready, because a clone may not be ready. If the request is denied
+                // it is dropped, with everything it may hold while it is ready.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
                 ResponseFuture::admitting(inner, request, admission, &gate)

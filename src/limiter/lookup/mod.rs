@@ -1,11 +1,9 @@
 //! Lookups: keys and quotas that the application looks up asynchronously, by the key of a request.
 //!
-//! A key comes in, with the values it was made of; what the application's function returns goes out, from a bounded
-//! cache if it is there. Any client can cause a lookup by making up a key, so everything about them is bounded: there
-//! is one in flight for each key, a fixed number of all, each with a timeout, and results are cached, failures too.
+//! Any client can cause a lookup by making up a key, so everything about them is bounded: there is one in flight for
+//! each key, a fixed number in all, each with a timeout, and results are cached, failures too.
 //!
-//! What a missing result means is decided where it is used: [`admission`](crate::http) for keys,
-//! [`limiter`](crate::limiter) for quotas.
+//! Callers handle missing results: [`admission`](crate::http) for keys, [`limiter`](crate::limiter) for quotas.
 
 #[cfg(feature = "lookup")]
 mod cache;
@@ -21,10 +19,9 @@ pub(crate) use self::cache::{Looked, Lookups};
 #[cfg(feature = "lookup")]
 use crate::core::Key;
 
-/// How many values are kept: a request may be full of them.
-const MOST_VALUES: usize = 64;
+const MAX_VALUES: usize = 64;
 
-/// A key that is looked up, and the values it was made of.
+/// Key of a lookup, and the values it was made from.
 ///
 /// The function of a [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](crate::key::lookup) receives it.
 ///
@@ -50,11 +47,10 @@ const MOST_VALUES: usize = 64;
 #[must_use]
 pub struct Lookup {
     key: Key,
-    /// One for each part of a joined key; `None` for a hash whose value no extractor offered.
+    /// One for each part of a joined key. `None` for a hash without a known value.
     values: Vec<Option<Box<[u8]>>>,
 }
 
-/// The values that a key may contain as hashes, for a lookup by it.
 #[derive(Clone, Default)]
 pub(crate) struct RawValues {
     values: Vec<Box<[u8]>>,
@@ -72,10 +68,10 @@ impl Lookup {
         &self.key
     }
 
-    /// Returns the value that the key was made of.
+    /// Returns the value that the key was made from.
     ///
-    /// It is `None` for the key of a [tuple](crate::key::KeyExtractor), whose values are in [`values`](Self::values), and
-    /// for a key that is the result of [`Key::hashed`]: closures and other extractors return a
+    /// It is `None` for the key of a [tuple](crate::key::KeyExtractor), whose values are in [`values`](Self::values),
+    /// and for a key that is the result of [`Key::hashed`]: closures and other extractors return a
     /// [`Secret`](crate::key::Secret) instead, which has the value.
     pub fn raw(&self) -> Option<&[u8]> {
         match &self.values[..] {
@@ -84,7 +80,7 @@ impl Lookup {
         }
     }
 
-    /// Returns the [`raw`](Self::raw) value; `None` also if it is not UTF-8.
+    /// Returns the [`raw`](Self::raw) value. `None` also if it is not UTF-8.
     pub fn text(&self) -> Option<&str> {
         self.raw().and_then(|raw| std::str::from_utf8(raw).ok())
     }
@@ -109,9 +105,9 @@ impl Lookup {
 }
 
 impl RawValues {
-    /// Adds a value. More than 64 are not kept: the lookup of a key made of a later one then has no value.
+    /// Keeps at most 64 values. A key from a later value is looked up without it.
     pub(crate) fn push(&mut self, value: impl AsRef<[u8]>) {
-        if self.values.len() < MOST_VALUES {
+        if self.values.len() < MAX_VALUES {
             self.values.push(value.as_ref().into());
         }
     }

@@ -7,33 +7,33 @@ use std::time::Duration;
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// A longer probe has failed, whatever the timeout, so that few tasks probe at once.
-pub(crate) const LONGEST_PROBE: Duration = Duration::from_secs(15);
+pub(crate) const MAX_PROBE: Duration = Duration::from_secs(15);
 
 /// Wait before the first probe. Each further wait, from the start of the last probe, doubles.
 pub(crate) const FIRST_WAIT_MS: u64 = 50;
-const LONGEST_WAIT_MS: u64 = 500;
+const MAX_WAIT_MS: u64 = 500;
 
-pub(super) const MOST_IN_ROW: u64 = 5;
+pub(super) const MAX_IN_ROW: u64 = 5;
 
 /// If they are at least half of a window's calls. With 10% random failures, this opens the breaker in 7 of a million
 /// windows.
-pub(super) const MOST_IN_WINDOW: u64 = 10;
+pub(super) const MAX_IN_WINDOW: u64 = 10;
 
 /// From the first failure on. With fewer than 20 calls a second, only failures in a row open the breaker.
 pub(super) const WINDOW_MS: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Permit {
+pub(crate) struct CallPermit {
     round: u64,
 }
 
-impl Permit {
+impl CallPermit {
     pub(crate) fn is_probe(self) -> bool {
         is_open(self.round)
     }
 }
 
-/// State of a circuit breaker of a store, or of one of its servers.
+/// BreakerCounts of a circuit breaker of a store, or of one of its servers.
 ///
 /// [`OnFailure`](crate::OnFailure) documents what counts as a failure, and the times.
 ///
@@ -92,11 +92,11 @@ pub(crate) struct Breaker {
     round: AtomicU64,
     /// Whether a closed breaker's window has failures. Only changed under the lock.
     has_failures: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<BreakerCounts>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BreakerCounts {
     recent: Recent,
     /// Probes begun in a row, as far as they make waits longer.
     probes: u32,
@@ -121,7 +121,11 @@ pub(super) struct Recent {
 
 impl Breaker {
     pub(crate) fn new() -> Self {
-        Self { round: AtomicU64::new(0), has_failures: AtomicBool::new(false), state: Mutex::new(State::default()) }
+        Self {
+            round: AtomicU64::new(0),
+            has_failures: AtomicBool::new(false),
+            state: Mutex::new(BreakerCounts::default()),
+        }
     }
 
     pub(crate) fn state(&self) -> BreakerState {
@@ -137,17 +141,17 @@ impl Breaker {
     }
 
     /// If a probe is due, one of several concurrent callers receives the permit. `now` is not called while closed.
-    pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<Permit> {
+    pub(crate) fn acquire(&self, now: impl FnOnce() -> u64) -> Option<CallPermit> {
         let round = self.round();
         if !is_open(round) {
-            return Some(Permit { round });
+            return Some(CallPermit { round });
         }
         let (now, mut state) = (now(), self.lock());
         let round = self.round();
         if !is_open(round) {
-            return Some(Permit { round });
+            return Some(CallPermit { round });
         }
-        state.probe(now).then_some(Permit { round })
+        state.probe(now).then_some(CallPermit { round })
     }
 
     /// Returns `true` if a reply changes nothing, so that callers need not report it.
@@ -156,7 +160,7 @@ impl Breaker {
     }
 
     /// Returns `true`, to one caller, if the reply closed the breaker. `now` is called only after a failure.
-    pub(crate) fn succeeded(&self, permit: Permit, now: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn succeeded(&self, permit: CallPermit, now: impl FnOnce() -> u64) -> bool {
         if self.is_calm() {
             return false;
         }
@@ -173,7 +177,7 @@ impl Breaker {
     }
 
     /// Returns the previous state if the breaker is open now: `Some(Closed)` if this failure opened it.
-    pub(crate) fn failed(&self, permit: Permit, now: u64) -> Option<BreakerState> {
+    pub(crate) fn failed(&self, permit: CallPermit, now: u64) -> Option<BreakerState> {
         let mut state = self.lock_for(permit)?;
         if permit.is_probe() {
             state.in_flight = state.in_flight.saturating_sub(1);
@@ -194,7 +198,7 @@ impl Breaker {
         opens.then_some(BreakerState::Closed)
     }
 
-    pub(crate) fn gave_up(&self, permit: Permit, probe_at: impl FnOnce() -> u64) {
+    pub(crate) fn gave_up(&self, permit: CallPermit, probe_at: impl FnOnce() -> u64) {
         if !permit.is_probe() {
             return;
         }
@@ -232,28 +236,28 @@ impl Breaker {
         self.round.load(Ordering::Acquire)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BreakerCounts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lock_for(&self, permit: Permit) -> Option<MutexGuard<'_, State>> {
+    fn lock_for(&self, permit: CallPermit) -> Option<MutexGuard<'_, BreakerCounts>> {
         let state = self.lock();
         (self.round() == permit.round).then_some(state)
     }
 
-    fn next_round(&self, state: &mut State) {
+    fn next_round(&self, state: &mut BreakerCounts) {
         (state.recent, state.in_flight) = (Recent::default(), 0);
         self.note(state);
         self.round.store(self.round() + 1, Ordering::Release);
     }
 
     /// Publishes `has_failures`, which is read without the lock.
-    fn note(&self, state: &State) {
+    fn note(&self, state: &BreakerCounts) {
         self.has_failures.store(state.recent.failed > 0, Ordering::Release);
     }
 }
 
-impl State {
+impl BreakerCounts {
     fn probe(&mut self, now: u64) -> bool {
         let is_due = now >= self.probe_at;
         if is_due {
@@ -289,7 +293,7 @@ impl Recent {
 
     /// `in_row >= 5`, or `failed >= 10` and `failed >= succeeded`.
     fn opens(self) -> bool {
-        self.in_row >= MOST_IN_ROW || self.failed >= MOST_IN_WINDOW && self.failed >= self.succeeded
+        self.in_row >= MAX_IN_ROW || self.failed >= MAX_IN_WINDOW && self.failed >= self.succeeded
     }
 
     /// Also `true` before the window, because concurrent callers report times out of order.
@@ -300,7 +304,7 @@ impl Recent {
 
 /// In milliseconds: `min(50 * 2^probes, 500)`.
 fn wait(probes: u32) -> u64 {
-    (FIRST_WAIT_MS << probes.min(8)).min(LONGEST_WAIT_MS)
+    (FIRST_WAIT_MS << probes.min(8)).min(MAX_WAIT_MS)
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

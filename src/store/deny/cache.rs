@@ -204,12 +204,10 @@ impl<S> DenyCacheBuilder<S> {
 
     pub(crate) fn refusals(self, id: StoreId) -> Result<(S, Refusals), Error> {
         if self.cap < Duration::from_micros(1) {
-            return Err(Error::invalid(
-                "a deny cache with a max_ttl of 0 caches nothing: give at least 1us, or leave it out",
-            ));
+            return Err(Error::invalid("a deny cache with a max_ttl of 0 caches nothing: it must be at least 1us"));
         }
         if self.capacity == 0 {
-            return Err(Error::invalid("a deny cache of 0 refusals caches nothing: give at least 1, or leave it out"));
+            return Err(Error::invalid("a deny cache of 0 refusals caches nothing: at least 1 is needed"));
         }
         Ok((self.inner, Refusals::new(id, self.cap, self.capacity, self.clock)))
     }

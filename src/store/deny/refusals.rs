@@ -5,7 +5,7 @@
 //! longer than the cached denial says.
 //!
 //! Until a denied check fits, no check that demands at least as much does, as long as nothing is refunded: time only
-//! lowers the count, and other requests only raise it. "As much" depends on the algorithm: see [`Refusal`]. The store
+//! lowers the count, and other requests only raise it. "As much" depends on the algorithm: see [`DenialScope`]. The store
 //! is called once for each sum whose wait does not follow, because the returned wait must be exact.
 //!
 //! Invariant: a denial is served only if the store was called after the last change of its counter. So no denial
@@ -20,7 +20,7 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::core::Error;
-use crate::core::algorithm::{Refusal, mul_div_ceil};
+use crate::core::algorithm::{DenialScope, mul_div_ceil};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::bans::changed;
 use crate::store::clock::{Clock, micros};
@@ -96,7 +96,7 @@ impl Refusals {
         let units = (mode == AskMode::Cached).then(|| of_one_unit(checks));
         let checks = units.as_deref().unwrap_or(checks);
         let hits = checks.iter().zip(&snapshot.counters).map(|(check, counter)| self.find(check, *counter, now));
-        let hits: SmallVec<[Option<Cached>; 4]> = hits.collect();
+        let hits: SmallVec<[Option<CachedDenial>; 4]> = hits.collect();
         let may_strike = checks.iter().any(Check::strikes);
         if !hits.iter().flatten().any(|hit| hit.is_ban() || !may_strike) {
             return None;
@@ -156,7 +156,7 @@ impl Refusals {
                 }
                 of_ban.note(until);
             }
-            let refusal = Cached {
+            let refusal = CachedDenial {
                 place: self.place(*counter, check, outcome.is_banned()),
                 units: demand(check),
                 left: if outcome.remaining() > 0 { outcome.remaining().saturating_add(check.floor) } else { 0 },
@@ -188,7 +188,7 @@ impl Refusals {
         generation.forget(before.max(now.saturating_add(ON_ITS_WAY_US)));
     }
 
-    fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<Cached> {
+    fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<CachedDenial> {
         let generation = self.generations.of(counter);
         if !generation.may_be_live(now) {
             return None;
@@ -203,10 +203,10 @@ impl Refusals {
         check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
     }
 
-    fn place(&self, counter: Fingerprint, check: &Check, by_ban: bool) -> Place {
+    fn place(&self, counter: Fingerprint, check: &Check, by_ban: bool) -> DenialKey {
         let alone = if by_ban { Some(demand(check)) } else { demand_alone(check) };
         let hash = self.hasher.hash_one((counter.hash, check.counter.quota(), by_ban, alone));
-        Place { hash, counter }
+        DenialKey { hash, counter }
     }
 
     fn now(&self) -> u64 {
@@ -260,8 +260,8 @@ fn after(now: u64, wait: Duration) -> u64 {
 
 /// Times in microseconds. Small, because it makes up the memory of a flood of denials.
 #[derive(Clone, Copy, Debug)]
-struct Cached {
-    place: Place,
+struct CachedDenial {
+    place: DenialKey,
     units: u64,
     left: u64,
     sent: u64,
@@ -275,7 +275,7 @@ struct Cached {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct DenialKey {
     /// Hash of counter, quota and, for some algorithms, the sum, with random keys of this process.
     hash: u64,
     /// Identifies the counter. Clients cannot cause collisions.
@@ -285,7 +285,7 @@ struct Place {
 /// Entries of equal size: the text of a counter, which clients may make long, is not kept.
 #[derive(Debug)]
 pub(super) struct DenyShard {
-    table: Table<Cached>,
+    table: Table<CachedDenial>,
     search_at: u64,
 }
 
@@ -299,10 +299,10 @@ fn demand(check: &Check) -> u64 {
 }
 
 fn demand_alone(check: &Check) -> Option<u64> {
-    (check.counter.quota().facts().refusal == Refusal::SameSum).then(|| demand(check))
+    (check.counter.quota().facts().refusal == DenialScope::SameSum).then(|| demand(check))
 }
 
-impl Cached {
+impl CachedDenial {
     fn is_ban(&self) -> bool {
         self.ban_ends > 0
     }
@@ -337,14 +337,14 @@ impl DenyShard {
         self.table.len()
     }
 
-    fn find(&self, place: Place, demand: u64) -> Option<Cached> {
+    fn find(&self, place: DenialKey, demand: u64) -> Option<CachedDenial> {
         let refusal = self.table.find(place.hash, |refusal| refusal.place == place)?;
         let serves = refusal.units == demand || refusal.units < demand && !refusal.is_ban();
         serves.then_some(*refusal)
     }
 
     /// Searches a full table at most once per `pause_us`.
-    fn put(&mut self, refusal: Cached, now: u64, pause_us: u64) {
+    fn put(&mut self, refusal: CachedDenial, now: u64, pause_us: u64) {
         let place = refusal.place;
         if let Some(old) = self.table.find_mut(place.hash, |old| old.place == place) {
             *old = refusal;
@@ -367,14 +367,14 @@ impl DenyShard {
     }
 }
 
-impl MapEntry for Cached {
+impl MapEntry for CachedDenial {
     fn hash(&self) -> u64 {
         self.place.hash
     }
 }
 
 /// Counters share generations, so that one invalidation also drops denials of some other counters.
-const MOST_GENERATIONS: usize = 16_384;
+const MAX_GENERATIONS: usize = 16_384;
 
 /// Times of changes. A denial is live only if the store was called later, so that invalidation is one write, without a
 /// lock.
@@ -391,7 +391,7 @@ struct Generation {
 
 impl Generations {
     fn new(refusals: usize) -> Self {
-        let count = refusals.min(MOST_GENERATIONS).next_power_of_two();
+        let count = refusals.min(MAX_GENERATIONS).next_power_of_two();
         Self((0..count).map(|_| Generation::default()).collect())
     }
 

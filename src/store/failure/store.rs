@@ -24,7 +24,7 @@ use super::without::Without;
 use crate::core::decision::{Decision, Source};
 use crate::core::error::Kind;
 use crate::core::{Checks, Error, Requirement, kept};
-use crate::store::breaker::{FIRST_WAIT_MS, LONGEST_PROBE, Permit};
+use crate::store::breaker::{CallPermit, FIRST_WAIT_MS, MAX_PROBE};
 use crate::store::slots::{SlotHold, SlotRenewer, Unclaimed};
 use crate::store::{
     Ask, AskMode, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, MaybeFuture, Receipt,
@@ -44,7 +44,7 @@ pub(crate) struct FailureStore {
 
 impl FailureStore {
     pub(crate) fn new(inner: SharedStore, rules: FailureRules) -> Self {
-        let own = Capabilities::of(&*inner).timeout;
+        let own = Capabilities::from_store(&*inner).timeout;
         let without = Arc::new(Without::new(rules));
         let slots = {
             let (inner, without) = (Arc::clone(&inner), Arc::clone(&without));
@@ -85,7 +85,7 @@ impl FailureStore {
         };
         // A probe has a limit, whatever is set.
         let (budget, mode) =
-            if permit.is_probe() { (self.budget.min(LONGEST_PROBE), AskMode::Probe) } else { (self.budget, ask.mode) };
+            if permit.is_probe() { (self.budget.min(MAX_PROBE), AskMode::Probe) } else { (self.budget, ask.mode) };
         let is_shorter = self.own.is_some_and(|own| own > budget);
         let deadline = if is_shorter { ask.deadline.earlier(Deadline::after(budget)) } else { ask.deadline };
         match self.inner.decide(checks, Ask { deadline, mode }) {
@@ -99,7 +99,14 @@ impl FailureStore {
     }
 
     /// Continues a probe, or a decision that takes slots, in a task if there is a runtime.
-    fn wait(&self, pending: Pending, permit: Permit, checks: &[Check], deadline: Deadline, budget: Duration) -> Call {
+    fn wait(
+        &self,
+        pending: PendingDecision,
+        permit: CallPermit,
+        checks: &[Check],
+        deadline: Deadline,
+        budget: Duration,
+    ) -> Call {
         let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let takes_slots = |check: &&Check| check.cost > 0 && check.counter.quota().facts().held;
         let ttl = checks.iter().filter(takes_slots).map(|check| check.counter.quota().window()).max();
@@ -138,7 +145,7 @@ impl Store for FailureStore {
     }
 }
 
-type Pending = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
+type PendingDecision = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 pub(crate) enum Deciding {
     Ready(Result<StoreDecision, Error>),
@@ -147,10 +154,10 @@ pub(crate) enum Deciding {
 
 /// A call of the inner store in flight. If dropped before the report, it lets another request probe.
 pub(crate) struct Call {
-    pending: Pending,
+    pending: PendingDecision,
     without: Arc<Without>,
     /// `None` if the outcome was reported, or a task reports it.
-    permit: Option<Permit>,
+    permit: Option<CallPermit>,
     checks: Checks,
 }
 
@@ -219,7 +226,7 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 async fn within(
     deadline: Instant,
     budget: Duration,
-    mut pending: Pending,
+    mut pending: PendingDecision,
     slots: Option<(Duration, Arc<SlotRenewer>)>,
 ) -> Result<StoreDecision, Error> {
     let Ok(runtime) = Runtime::try_current() else { return pending.await };

@@ -23,7 +23,7 @@ use super::rule::{FailureRules, OnFailure};
 use crate::core::call::{CallId, CountedCalls};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::{Error, Lines};
-use crate::store::breaker::{FIRST_WAIT_MS, Permit, ReportedBreaker, Whose, millis};
+use crate::store::breaker::{CallPermit, FIRST_WAIT_MS, ReportedBreaker, Whose, millis};
 use crate::store::{Check, Clock, MemoryStore, Mode, Receipt, StoreDecision, SystemClock};
 
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Without {
         error.outage().map_or_else(|| self.breaker.next_probe(), |outage| outage.next_probe)
     }
 
-    pub(super) fn report(&self, permit: Permit, decided: &Result<StoreDecision, Error>) {
+    pub(super) fn report(&self, permit: CallPermit, decided: &Result<StoreDecision, Error>) {
         match decided {
             // A decision from a cache in this process does not prove that the store works.
             Ok(decided) if decided.decision.source() != Source::Store => self.gave_up(permit, 0),
@@ -70,16 +70,16 @@ impl Without {
         }
     }
 
-    pub(super) fn gave_up(&self, permit: Permit, pause_ms: u64) {
+    pub(super) fn gave_up(&self, permit: CallPermit, pause_ms: u64) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + pause_ms);
     }
 
     /// A probe always counts, because it may share its call with requests sent before the breaker opened.
-    fn counts(&self, permit: Permit, call: Option<CallId>) -> bool {
+    fn counts(&self, permit: CallPermit, call: Option<CallId>) -> bool {
         permit.is_probe() || self.counted.is_first(call)
     }
 
-    fn failed(&self, permit: Permit, error: &Error) {
+    fn failed(&self, permit: CallPermit, error: &Error) {
         if error.is_invalid() {
             return self.gave_up(permit, 0);
         }

@@ -3,17 +3,17 @@
 //!
 //! Leases to return are collected in `backs`. The caller returns them after releasing the lock.
 //!
-//! A [`Lot`] ends at the earlier of two times. One is its lifetime, counted from the *request*, because the inner store
+//! A [`Lease`] ends at the earlier of two times. One is its lifetime, counted from the *request*, because the inner store
 //! may have charged it then. The other is the end of the window of its units, less a tick, because the store rounds its
 //! clock down. Both are on the early side, so that a unit is never spent in a later window than its charge, as long as
 //! the clocks of both processes run at equal speed. In an aligned window the lot also ends by the wall clock, which may
 //! be set at any time.
 //!
 //! The stamp of overdrawn units is the number of the lease call in flight. By it, a refund finds out if they are still
-//! owed, or were paid by a lot or a charge. The last [`MOST_PAYMENTS`] payments are kept. Units that a charge paid are
+//! owed, or were paid by a lot or a charge. The last [`MAX_PAYMENTS`] payments are kept. Units that a charge paid are
 //! not refunded.
 //!
-//! Invariants: a key has at most [`MOST_LOTS`] lots, and one lease call in flight, for no more than the key's share of
+//! Invariants: a key has at most [`MAX_LOTS`] lots, and one lease call in flight, for no more than the key's share of
 //! the limit less the units held. Units are paid in the order of their numbers: all with a number up to `paid` are
 //! paid, and some of the others may be.
 
@@ -34,13 +34,13 @@ use crate::store::{Check, Counter, Receipt, ReceiptItem, StoreDecision};
 static CALLS: AtomicU64 = AtomicU64::new(1);
 
 /// A smaller lease is not worth its call.
-const LEAST: u64 = 4;
+const MIN_LEASE: u64 = 4;
 
 /// Microseconds for which payments of an idle key are kept for refunds.
 const REMEMBERED: u64 = 60_000_000;
 
 /// Spent leases are kept, for refunds, until they end.
-const MOST_LOTS: usize = 4;
+const MAX_LOTS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct HotKey {
@@ -48,7 +48,7 @@ pub(super) struct HotKey {
     counter: Counter,
     /// In periods of a lease's lifetime.
     rate: Rate,
-    lots: Vec<Lot>,
+    lots: Vec<Lease>,
     seen: Seen,
     in_flight: Option<u64>,
     /// No lease is requested until then.
@@ -56,12 +56,12 @@ pub(super) struct HotKey {
     /// Whether the last lease had ended on arrival. Then only a debt is worth a call.
     is_far: bool,
     /// Units allowed without a lease.
-    debt: Debt,
+    debt: OwedUnits,
     overdraft: u64,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Want {
+pub(super) struct LeaseRequest {
     pub(super) hash: u64,
     pub(super) counter: Counter,
     /// Includes the units owed.
@@ -71,15 +71,15 @@ pub(super) struct Want {
 }
 
 pub(super) enum Back {
-    Lot(Lot, u64),
-    Debt(Counter, u64),
+    Lease(Lease, u64),
+    OwedUnits(Counter, u64),
 }
 
 impl Back {
     pub(super) fn counter(&self) -> &Counter {
         match self {
-            Self::Lot(lot, _) => lot.counter(),
-            Self::Debt(counter, _) => counter,
+            Self::Lease(lot, _) => lot.counter(),
+            Self::OwedUnits(counter, _) => counter,
         }
     }
 }
@@ -101,7 +101,7 @@ impl HotKey {
             in_flight: None,
             quiet_until: 0,
             is_far: false,
-            debt: Debt::none(),
+            debt: OwedUnits::none(),
             overdraft,
         }
     }
@@ -136,11 +136,11 @@ impl HotKey {
     }
 
     /// Moves lots to `backs`, and the debt if no lease call is in flight to pay it.
-    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lot) -> bool) {
+    pub(super) fn give_up(&mut self, backs: &mut Vec<Back>, is_over: impl Fn(&Lease) -> bool) {
         let limit = self.counter.quota().limit();
-        backs.extend(self.lots.extract_if(.., |lot| is_over(lot)).map(|lot| Back::Lot(lot, limit)));
+        backs.extend(self.lots.extract_if(.., |lot| is_over(lot)).map(|lot| Back::Lease(lot, limit)));
         if self.debt.owed > 0 && self.in_flight.is_none() {
-            backs.push(Back::Debt(self.counter.clone(), self.debt.charge()));
+            backs.push(Back::OwedUnits(self.counter.clone(), self.debt.charge()));
         }
     }
 
@@ -150,7 +150,7 @@ impl HotKey {
         !self.is_idle(now)
     }
 
-    pub(super) fn ending(&mut self, want: &Want) -> Option<&mut Self> {
+    pub(super) fn ending(&mut self, want: &LeaseRequest) -> Option<&mut Self> {
         self.in_flight.take_if(|call| *call == want.call)?;
         Some(self)
     }
@@ -163,8 +163,8 @@ impl HotKey {
     /// Pays the debt from the lot, then keeps it unless it has ended. Returns the units paid.
     pub(super) fn grant(
         &mut self,
-        (mut lot, seen): (Lot, Seen),
-        want: &Want,
+        (mut lot, seen): (Lease, Seen),
+        want: &LeaseRequest,
         is_over: bool,
         now: u64,
         backs: &mut Vec<Back>,
@@ -176,13 +176,13 @@ impl HotKey {
             if !self.debt.may_grow {
                 self.rest(now);
             }
-            backs.push(Back::Lot(lot, limit));
+            backs.push(Back::Lease(lot, limit));
             return paid;
         }
         // Replaces a spent lot, else the oldest.
-        if self.lots.len() >= MOST_LOTS {
+        if self.lots.len() >= MAX_LOTS {
             let spent = self.lots.iter().position(|lot| lot.left == 0).unwrap_or(0);
-            backs.push(Back::Lot(self.lots.remove(spent), limit));
+            backs.push(Back::Lease(self.lots.remove(spent), limit));
         }
         self.lots.push(lot);
         paid
@@ -250,14 +250,14 @@ impl HotKey {
         (self.lots.iter().map(|lot| lot.left).sum(), self.debt.owed)
     }
 
-    pub(super) fn note(&mut self, check: &Check, most: u64, now: u64) -> Option<Want> {
+    pub(super) fn note(&mut self, check: &Check, most: u64, now: u64) -> Option<LeaseRequest> {
         self.rate.note(now, lifetime(check.counter.quota()), check.cost);
         self.request(check.cost, most, now)
     }
 
     /// `cost` is spent next, or owed if no lot covers it. The lease is for at most `most` units and the debt.
     #[inline]
-    pub(super) fn request(&mut self, cost: u64, most: u64, now: u64) -> Option<Want> {
+    pub(super) fn request(&mut self, cost: u64, most: u64, now: u64) -> Option<LeaseRequest> {
         if self.in_flight.is_some() || now < self.quiet_until || self.debt.owed > 0 && !self.debt.may_grow {
             return None;
         }
@@ -269,7 +269,7 @@ impl HotKey {
         }
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         (self.in_flight, self.debt.sent) = (Some(call), owed);
-        Some(Want { hash: self.hash, counter: self.counter.clone(), units, call })
+        Some(LeaseRequest { hash: self.hash, counter: self.counter.clone(), units, call })
     }
 
     /// A lease is two thirds of the demand in its lifetime, requested when a quarter of the last is left, so that each
@@ -285,7 +285,7 @@ impl HotKey {
             return 0;
         }
         let units = target.min(most.saturating_sub(held));
-        if units >= LEAST.max(cost.saturating_mul(2)) { units } else { 0 }
+        if units >= MIN_LEASE.max(cost.saturating_mul(2)) { units } else { 0 }
     }
 
     /// Returns `true` if the entry may be removed: idle for two periods, or as long as payments are kept for refunds.
@@ -298,7 +298,7 @@ impl HotKey {
 
 /// Times in microseconds. Returning the rest consumes the lot, because its receipt can be settled once.
 #[derive(Debug)]
-pub(super) struct Lot {
+pub(super) struct Lease {
     /// The inner store's receipt, of one check.
     receipt: Receipt,
     granted: u64,
@@ -332,7 +332,7 @@ pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
     if overdraft > 0 { 1_000_000 } else { lifetime(quota) }
 }
 
-impl Lot {
+impl Lease {
     pub(super) fn new(decided: StoreDecision, sent: u64, wall: Option<u64>, received: u64) -> (Self, Seen) {
         let StoreDecision { decision, receipt } = decided;
         let (outcome, taken) = (&decision.outcomes()[0], &receipt.items()[0]);
@@ -413,10 +413,10 @@ impl Seen {
 /// Marks stamps of overdrawn units. The other bits are the number of a lease call. Stamps of inner stores are lower.
 pub(super) const OVERDRAWN: u64 = 1 << 63;
 
-const MOST_PAYMENTS: usize = 16;
+const MAX_PAYMENTS: usize = 16;
 
 #[derive(Debug)]
-struct Debt {
+struct OwedUnits {
     owed: u64,
     /// Of these, the units owed when the call in flight was sent.
     sent: u64,
@@ -439,7 +439,7 @@ struct Payment {
     units: u64,
 }
 
-impl Debt {
+impl OwedUnits {
     fn none() -> Self {
         Self { owed: 0, sent: 0, may_grow: false, known: u64::MAX, last: 0, paid: 0, payments: VecDeque::new() }
     }
@@ -455,7 +455,7 @@ impl Debt {
     }
 
     /// A lot that has ended pays only what was owed when it was requested: the charge of later units would be too old.
-    fn pay(&mut self, lot: &mut Lot, call: u64, is_over: bool) -> u64 {
+    fn pay(&mut self, lot: &mut Lease, call: u64, is_over: bool) -> u64 {
         let pays_all = !is_over && self.owed <= lot.left;
         let units = if pays_all { self.owed } else { self.owed.min(self.sent).min(lot.left) };
         lot.left -= units;
@@ -475,7 +475,7 @@ impl Debt {
 
     fn note(&mut self, stamp: u64, units: u64) {
         self.payments.push_back(Payment { paid: self.paid, stamp, units });
-        if self.payments.len() > MOST_PAYMENTS {
+        if self.payments.len() > MAX_PAYMENTS {
             self.known = self.payments.pop_front().map_or(0, |payment| payment.paid + 1);
         }
     }
@@ -537,6 +537,3 @@ impl Rate {
         now.saturating_sub(self.last)
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -197,7 +197,7 @@ impl fmt::Debug for LeaseStore {
 }
 
 /// Includes a permit for the sweep. Further calls are not made.
-const MOST_CALLS: u32 = 4_096;
+const MAX_CALLS: u32 = 4_096;
 
 struct Leases {
     id: StoreId,
@@ -224,7 +224,7 @@ impl Leases {
             inner_id: OnceLock::new(),
             shards: Shards::new(capacity, 1, |room| HotKeys::new(room, overdraft)),
             hasher: CounterHasher::new(),
-            calls: Arc::new(Semaphore::new(MOST_CALLS as usize)),
+            calls: Arc::new(Semaphore::new(MAX_CALLS as usize)),
             swept: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             share,
@@ -294,7 +294,7 @@ impl Leases {
         for back in backs {
             let hash = self.hash(back.counter());
             match back {
-                Back::Lot(lot, limit) => {
+                Back::Lease(lot, limit) => {
                     let (receipt, left, returned) = lot.into_refund(limit, now);
                     if returned > 0 {
                         let refund = Settlement::new(0, Change::Refund(returned));
@@ -304,7 +304,7 @@ impl Leases {
                     hot_keys.counts.returned += returned;
                     hot_keys.counts.lost += left - returned;
                 }
-                Back::Debt(counter, units) => {
+                Back::OwedUnits(counter, units) => {
                     drop(self.settle_there(&[], &ReceiptItem::new(counter, 0, 0), 0, Change::Charge(units)));
                     let mut hot_keys = self.shards.lock(hash);
                     hot_keys.counts.leased += units;

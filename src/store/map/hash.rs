@@ -98,11 +98,9 @@ fn shape(quota: &Quota) -> u64 {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::time::Duration;
 
     use super::*;
     use crate::core::Key;
-    use crate::core::algorithm::Algorithm;
 
     fn counter(policy: &str, value: &str) -> Counter {
         Counter::new(policy.try_into().expect("a valid name"), Key::new("k", value), Quota::per_second(1))
@@ -123,38 +121,5 @@ mod tests {
         let pairs = (1..=21).flat_map(|policy| (0..=20).map(move |value| (policy, value)));
         let found = pairs.map(|(policy, value)| fingerprints.of(&counter(&"a".repeat(policy), &"a".repeat(value))));
         assert_eq!(found.map(|of| of.hash).collect::<HashSet<_>>().len(), 21 * 21);
-    }
-
-    #[test]
-    fn no_byte_of_a_text_is_left_out() {
-        let fingerprints = Fingerprints::new();
-        let text = "abcdefghijklmnopqrstuvw";
-        for length in 1..=text.len() {
-            for place in 0..length {
-                let (whole, mut other) = (&text[..length], text[..length].to_owned());
-                other.replace_range(place..=place, "z");
-                let of = |policy, value| fingerprints.of(&counter(policy, value));
-                assert_ne!(of("p", whole), of("p", &other), "key {other}");
-                assert_ne!(of(whole, "v"), of(&other, "v"), "policy {other}");
-            }
-        }
-    }
-
-    #[test]
-    fn every_algorithm_and_every_window_has_counters_of_its_own_and_no_limit_has() {
-        let fingerprints = Fingerprints::new();
-        // Of as many ticks, in pairs.
-        let windows = [2_000, 2_061, 2_000_000, 2_061_000].map(Duration::from_millis);
-        let shapes = Algorithm::ALL.iter().flat_map(|algorithm| windows.map(|window| (*algorithm, window)));
-        let mut found = HashSet::new();
-        for (algorithm, window) in shapes {
-            let of = |limit| {
-                let quota = Quota::try_new(algorithm, limit, window).expect("within the bounds");
-                fingerprints.of(&counter("p", "v").with_quota(quota))
-            };
-            assert_eq!(of(1), of(2));
-            found.insert((of(1).hash, of(1).tail));
-        }
-        assert_eq!(found.len(), Algorithm::ALL.len() * windows.len());
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
-const MOST_SHARDS: usize = 64;
+const MAX_SHARDS: usize = 64;
 
 #[derive(Debug)]
 pub(in crate::store) struct Shards<T> {
@@ -31,7 +31,7 @@ pub(in crate::store) struct Locked<'a, T> {
 impl<T> Shards<T> {
     pub(in crate::store) fn new(capacity: usize, least: usize, make: impl Fn(usize) -> T) -> Self {
         // A power of two, because bits of the hash select a shard.
-        let shards = 1 << (capacity / least).clamp(1, MOST_SHARDS).ilog2();
+        let shards = 1 << (capacity / least).clamp(1, MAX_SHARDS).ilog2();
         let shards = (0..shards).map(|_| Padded(Mutex::new(make(capacity / shards)))).collect();
         Self { shards }
     }
@@ -96,31 +96,4 @@ impl<T> Locked<'_, T> {
 #[inline]
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_a_power_of_two_and_share_the_capacity() {
-        let parts = |capacity, least| {
-            let shards = Shards::new(capacity, least, |room| room);
-            let rooms: Vec<usize> = shards.each().map(|room| *room).collect();
-            assert!(rooms.iter().all(|room| *room == capacity / rooms.len()));
-            rooms.len()
-        };
-        assert_eq!([0, 1, 2, 3, 63, 64, 10_000].map(|capacity| parts(capacity, 1)), [1, 1, 2, 2, 32, 64, 64]);
-        assert_eq!([1, 1_023, 2_048, 4_095, 1_000_000].map(|capacity| parts(capacity, 1_024)), [1, 1, 2, 2, 64]);
-    }
-
-    #[test]
-    fn one_part_that_several_hashes_pick_is_locked_once() {
-        let shards = Shards::new(4, 1, |_| 0);
-        let hashes = [3_u64 << 40, 1 << 40, 3 << 40 | 1];
-        let mut locked = shards.lock_all(hashes.into_iter());
-        *locked.of(0).1 += 1;
-        *locked.of(2).1 += 1;
-        assert_eq!((*locked.part(0), *locked.part(1), locked.of(2)), (2, 0, (hashes[2], &mut 2)));
-    }
 }

@@ -24,7 +24,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use crate::core::Quota;
-use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, CounterState, Step};
 use crate::store::clock::{Clock, Times, micros};
 use crate::store::map::{Fingerprint, MapEntry, TAIL, Table};
 use crate::store::{Check, Mode};
@@ -38,14 +38,14 @@ const OWN_QUARTERS: [usize; Rank::CLASSES] = [1, 1, 2];
 /// Limit to which a wall clock that was set back is followed, in microseconds: a day.
 const MAX_SET_BACK: i64 = 86_400_000_000;
 
-pub(super) struct Counters {
+pub(super) struct MemoryCounters {
     table: Table<PackedCounter>,
     clock: Arc<dyn Clock>,
     /// Maximum lead of the wall clock since the last sweep, in microseconds, where it counted an aligned window.
     ahead: Option<i64>,
 }
 
-impl Counters {
+impl MemoryCounters {
     pub(super) fn new(capacity: usize, clock: Arc<dyn Clock>) -> Self {
         Self { table: Table::new(capacity), clock, ahead: None }
     }
@@ -56,7 +56,7 @@ impl Counters {
 
     /// `None` for a new or evicted key, which decides like an unused one.
     #[inline]
-    pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, State>> {
+    pub(super) fn state(&self, of: Fingerprint) -> Option<Cow<'_, CounterState>> {
         self.table.find(of.hash, |kept| kept.is_of(of)).map(PackedCounter::state)
     }
 
@@ -154,7 +154,7 @@ impl Counters {
         self.ahead = Some(ahead);
     }
 
-    fn insert(&mut self, of: Fingerprint, state: State, rank: Rank, now_us: u64) {
+    fn insert(&mut self, of: Fingerprint, state: CounterState, rank: Rank, now_us: u64) {
         if self.table.is_due() {
             self.make_room(now_us);
         }
@@ -227,7 +227,7 @@ impl MapEntry for PackedCounter {
 }
 
 impl PackedCounter {
-    fn new(of: Fingerprint, state: State, rank: Rank) -> Self {
+    fn new(of: Fingerprint, state: CounterState, rank: Rank) -> Self {
         Self { hash: of.hash, rest: of.tail | rank.bits, kept: Kept::new(state) }
     }
 
@@ -237,13 +237,13 @@ impl PackedCounter {
     }
 
     #[inline]
-    fn state(&self) -> Cow<'_, State> {
+    fn state(&self) -> Cow<'_, CounterState> {
         self.kept.state()
     }
 
     /// Merges the entry's class and credit into `rank`, unless the key was idle at `now_us`.
     #[inline]
-    fn set(&mut self, state: State, rank: Rank, now_us: u64) {
+    fn set(&mut self, state: CounterState, rank: Rank, now_us: u64) {
         self.kept.set(state);
         self.rest = self.rest & TAIL | rank.after(self.rank(), now_us).bits;
     }
@@ -274,7 +274,7 @@ enum Kept {
         /// The amount of a level, or a window's count below its previous count.
         amounts: u64,
     },
-    Large(Box<State>),
+    Large(Box<CounterState>),
 }
 
 const LEVEL: u64 = 1;
@@ -283,12 +283,12 @@ const WINDOW: u64 = 2;
 const COUNT: u64 = (1 << 32) - 1;
 
 impl Kept {
-    fn new(state: State) -> Self {
+    fn new(state: CounterState) -> Self {
         small(&state).unwrap_or_else(|| Kept::Large(Box::new(state)))
     }
 
     #[inline]
-    fn set(&mut self, state: State) {
+    fn set(&mut self, state: CounterState) {
         match (small(&state), &mut *self) {
             (Some(small), kept) => *kept = small,
             (None, Kept::Large(kept)) => **kept = state,
@@ -297,7 +297,7 @@ impl Kept {
     }
 
     #[inline]
-    fn state(&self) -> Cow<'_, State> {
+    fn state(&self) -> Cow<'_, CounterState> {
         match self {
             Kept::Small { time, amounts } => Cow::Owned(read(time.get(), *amounts)),
             Kept::Large(state) => Cow::Borrowed(state),
@@ -306,10 +306,10 @@ impl Kept {
 }
 
 #[inline]
-fn small(state: &State) -> Option<Kept> {
+fn small(state: &CounterState) -> Option<Kept> {
     let (time, kind, amounts) = match *state {
-        State::Level { time, amount } => (time, LEVEL, amount),
-        State::Window { time, count, previous } if count.max(previous) <= COUNT => {
+        CounterState::Level { time, amount } => (time, LEVEL, amount),
+        CounterState::Window { time, count, previous } if count.max(previous) <= COUNT => {
             (time, WINDOW, previous << 32 | count)
         }
         _ => return None,
@@ -318,11 +318,11 @@ fn small(state: &State) -> Option<Kept> {
 }
 
 #[inline]
-fn read(time: u64, amounts: u64) -> State {
+fn read(time: u64, amounts: u64) -> CounterState {
     if time & WINDOW == 0 {
-        return State::Level { time: time >> 2, amount: amounts };
+        return CounterState::Level { time: time >> 2, amount: amounts };
     }
-    State::Window { time: time >> 2, count: amounts & COUNT, previous: amounts >> 32 }
+    CounterState::Window { time: time >> 2, count: amounts & COUNT, previous: amounts >> 32 }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

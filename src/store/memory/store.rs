@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::counters::Counters;
+use super::counters::MemoryCounters;
 use crate::core::{Error, Quota};
 use crate::store::bans::{changed, log, with_bans};
 use crate::store::clock::{Clock, SystemClock, Times};
@@ -29,7 +29,7 @@ use crate::store::{
 /// Takes 32 MB of entries, in tables of about twice that.
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
-/// Counters in the memory of this process.
+/// MemoryCounters in the memory of this process.
 ///
 /// The number of keys is bounded, by default to 1 million. Clones share the counters. Needs no runtime and no thread.
 ///
@@ -164,7 +164,7 @@ impl MemoryStoreBuilder {
     /// Fixed windows, sliding windows and windows of a calendar use its [`wall`](Clock::wall), all else its
     /// [`now`](Clock::now).
     ///
-    /// A clock that steps back neither refills nor rewinds a counter. State that is more than a window ahead of the
+    /// A clock that steps back neither refills nor rewinds a counter. CounterState that is more than a window ahead of the
     /// clock is set aside, with a warning. Tests set a clock instead of sleeping.
     ///
     /// # Examples
@@ -224,14 +224,14 @@ const KEYS_PER_PART: usize = 1_024;
 struct SharedCounters {
     id: StoreId,
     fingerprints: Fingerprints,
-    shards: Shards<Counters>,
+    shards: Shards<MemoryCounters>,
     clock: Arc<dyn Clock>,
 }
 
 impl SharedCounters {
     fn new(capacity: usize, clock: Box<dyn Clock>) -> Self {
         let clock: Arc<dyn Clock> = clock.into();
-        let shards = Shards::new(capacity, KEYS_PER_PART, |capacity| Counters::new(capacity, Arc::clone(&clock)));
+        let shards = Shards::new(capacity, KEYS_PER_PART, |capacity| MemoryCounters::new(capacity, Arc::clone(&clock)));
         Self { id: StoreId::new(), fingerprints: Fingerprints::new(), shards, clock }
     }
 

@@ -98,7 +98,7 @@ impl SlotGroup {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
         let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
         let now_us = part.now_us();
-        let verdict = Verdict::of(&self.checks, part).inspect_err(|_| engine.time.learn(now_us))?;
+        let verdict = Verdict::evaluate(&self.checks, part).inspect_err(|_| engine.time.learn(now_us))?;
         Ok((self, verdict))
     }
 }

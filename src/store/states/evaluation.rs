@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::format::{decode, encode, no_state};
 use super::id::StateId;
-use crate::core::algorithm::{Adjusted, State};
+use crate::core::algorithm::{Adjusted, CounterState};
 use crate::core::error::Kind;
 use crate::core::{Error, Quota};
 use crate::store::bans::{changed, log, with_bans};
@@ -72,7 +72,7 @@ pub struct Evaluation {
 }
 
 /// A state, or the error of reading it, and its TTL if it has to be written.
-type LoadedState = (Result<Option<State>, Error>, Option<Duration>);
+type LoadedState = (Result<Option<CounterState>, Error>, Option<Duration>);
 
 /// A new state of a counter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -187,11 +187,11 @@ impl Evaluation {
         }
     }
 
-    fn state(&self, id: &StateId) -> Option<&State> {
+    fn state(&self, id: &StateId) -> Option<&CounterState> {
         self.states.get(id)?.0.as_ref().ok()?.as_ref()
     }
 
-    fn keep(&mut self, id: &StateId, quota: &Quota, state: State, reset: u64) {
+    fn keep(&mut self, id: &StateId, quota: &Quota, state: CounterState, reset: u64) {
         // Until the state is untouched, and for one more window.
         let untouched = Duration::from_micros(reset.saturating_mul(quota.tick().micros()));
         self.states.insert(id.clone(), (Ok(Some(state)), Some(untouched.saturating_add(quota.window()))));

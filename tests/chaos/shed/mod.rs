@@ -11,9 +11,10 @@ use tokio::time::timeout;
 use tollgate::{Key, Limiter, RedisStore, Rule};
 
 use self::app::Server;
-use self::report::{Outcome, Report};
+use self::report::Outcome;
 use crate::case::Case;
 use crate::rig::{self, Rig};
+use crate::table::Report;
 
 /// More time than a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ fn attempt(case: &Case) -> Report {
     let back = rig.runtime.block_on(until_back(&rig.redis.url()));
     let outcome = Outcome { peaks: server.peaks.most(), jobs, back };
     rig.stop();
-    Report::new(case, times, &samples, outcome)
+    report::report(case, times, &samples, &outcome)
 }
 
 /// Waits until no slot is taken any more, and returns how long that took; `None` if some stay for a life and longer.

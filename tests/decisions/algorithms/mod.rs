@@ -1,6 +1,5 @@
 //! What is true of algorithms besides their answers, which the conformance suite of the crate has.
 
 mod bounds;
-mod compared;
 #[cfg(feature = "redis")]
 mod format;

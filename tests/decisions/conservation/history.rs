@@ -1,24 +1,17 @@
 //! Random histories, many keys side by side, on one clock.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use fastrand::Rng;
-use futures::FutureExt;
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
+use http::StatusCode;
 use tollgate::policy::{Algorithm, Count};
-use tollgate::response::ActualCost;
 use tollgate::store::{Ask, Check, Store};
-use tollgate::{MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, key};
-use tower::{Layer, ServiceExt, service_fn};
+use tollgate::{MemoryStore, Quota, RateLimitLayer, RedisStore};
 
 use super::oracle::{Left, replay};
 use super::recorder::Recorder;
+use super::requests::{Command, Open, policy, request};
 use crate::support::clock::ManualClock;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
@@ -28,33 +21,14 @@ const OPERATIONS: [u64; 2] = [4_000, 100_000];
 const KEYS: usize = 64;
 const STEPS: usize = 60;
 /// Requests of one key at once.
-const MOST_OPEN: usize = 6;
+const MAX_OPEN: usize = 6;
 /// In case that what is awaited never happens.
-const MOST_LOOKS: usize = 10_000;
+const MAX_LOOKS: usize = 10_000;
 
 const S: u64 = 1_000_000;
 /// Redis forgets by its own clock: so no window ends soon.
 const WINDOW: u64 = 3_600 * S;
 const HOUR: Duration = Duration::from_micros(WINDOW);
-
-type Text = Full<Bytes>;
-
-/// What the handler of a request is told to do.
-enum Command {
-    Charge(u64),
-    Refund(u64),
-    /// Settles what was charged and refunded, and waits for that or does not.
-    Flush(bool),
-    Answer(StatusCode, Option<u64>),
-}
-
-/// A request on its way.
-struct Open {
-    commands: UnboundedSender<Command>,
-    served: JoinHandle<()>,
-    /// What is left of it after its response.
-    handle: Arc<std::sync::Mutex<Option<RateLimitHandle>>>,
-}
 
 struct History<S> {
     clock: ManualClock,
@@ -85,44 +59,10 @@ fn quota(algorithm: Algorithm, is_redis: bool) -> (Quota, Duration) {
     (quota, slack)
 }
 
-/// Does what it is told to.
-async fn serve(mut request: Request<Text>) -> Result<Response<Text>, Infallible> {
-    let handle = request.extensions().get::<RateLimitHandle>().cloned().expect("the layer is outside");
-    let commands = request.extensions_mut().remove::<Arc<tokio::sync::Mutex<UnboundedReceiver<Command>>>>();
-    let commands = commands.expect("each request has its own");
-    let mut commands = commands.lock().await;
-    let kept = request.extensions_mut().remove::<Arc<std::sync::Mutex<Option<RateLimitHandle>>>>();
-    *kept.expect("each request has one").lock().expect("it is not poisoned") = Some(handle.clone());
-    while let Some(command) = commands.recv().await {
-        match command {
-            Command::Charge(units) => handle.charge(units),
-            Command::Refund(units) => handle.refund(units),
-            Command::Flush(waits) => {
-                // The answer to a charge may be lost.
-                let flushed = handle.flush();
-                let _ = if waits { Some(flushed.await) } else { flushed.now_or_never() };
-            }
-            Command::Answer(status, real) => {
-                let mut response = Response::new(Text::default());
-                *response.status_mut() = status;
-                if let Some(units) = real {
-                    response.extensions_mut().insert(ActualCost(units));
-                }
-                return Ok(response);
-            }
-        }
-    }
-    std::future::pending().await
-}
-
 impl<S: Store> History<S> {
     fn new((quota, slack): (Quota, Duration), inner: S, clock: ManualClock, rng: Rng) -> Self {
         let recorder = Arc::new(Recorder::new(inner, clock.clone()));
-        let policy = || {
-            let cost = |parts: &http::request::Parts| parts.extensions.get::<u64>().copied().unwrap_or(1);
-            Policy::new("policy", quota).key(key::header("x-key").plain()).cost_by(cost).metered()
-        };
-        let policies = [policy(), policy().count(Count::failures()), policy().refund_dropped()];
+        let policies = [policy(quota), policy(quota).count(Count::failures()), policy(quota).refund_dropped()];
         let layers = policies.map(|policy| RateLimitLayer::new(Arc::clone(&recorder), policy)).into();
         let open = (0..KEYS).map(|_| Vec::new()).collect();
         Self { clock, recorder, layers, rng, open, operations: 0, compared: [0; 2], is_still: false, slack }
@@ -154,8 +94,8 @@ impl<S: Store> History<S> {
     fn step(&mut self, key: usize, number: usize) {
         let (open, rng) = (&mut self.open[key], &mut self.rng);
         self.operations += 1;
-        open.retain(|open| !open.served.is_finished() || open.is_used_later(rng));
-        if open.is_empty() || open.len() < MOST_OPEN && rng.u32(..3) == 0 {
+        open.retain(|open| !open.served.is_finished() || is_used_later(open, rng));
+        if open.is_empty() || open.len() < MAX_OPEN && rng.u32(..3) == 0 {
             let layer = self.layers[rng.usize(..self.layers.len())].clone();
             open.push(request(&layer, &format!("{number}-{key}"), rng.u64(1..4)));
             return;
@@ -181,7 +121,7 @@ impl<S: Store> History<S> {
     /// Lets the store answer all, and requests what follows from that.
     async fn quiet(&self) {
         let mut calm = 0;
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_LOOKS {
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }
@@ -232,36 +172,19 @@ impl<S: Store> History<S> {
     }
 }
 
-impl Open {
-    /// Whether the handle of a request that was answered is used, and may be again.
-    fn is_used_later(&self, rng: &mut Rng) -> bool {
-        let mut kept = self.handle.lock().expect("it is not poisoned");
-        match kept.as_ref() {
-            Some(handle) if rng.u32(..3) == 0 => handle.charge(rng.u64(..6)),
-            Some(handle) if rng.u32(..3) == 0 => handle.refund(rng.u64(..6)),
-            Some(handle) if rng.bool() => {
-                let handle = handle.clone();
-                tokio::spawn(async move { handle.flush().await });
-            }
-            _ => *kept = None,
+/// Whether the handle of a request that was answered is used, and may be again.
+fn is_used_later(open: &Open, rng: &mut Rng) -> bool {
+    let mut kept = open.handle.lock().expect("it is not poisoned");
+    match kept.as_ref() {
+        Some(handle) if rng.u32(..3) == 0 => handle.charge(rng.u64(..6)),
+        Some(handle) if rng.u32(..3) == 0 => handle.refund(rng.u64(..6)),
+        Some(handle) if rng.bool() => {
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.flush().await });
         }
-        kept.is_some()
+        _ => *kept = None,
     }
-}
-
-fn request(layer: &RateLimitLayer, key: &str, cost: u64) -> Open {
-    let (commands, receiver) = unbounded_channel();
-    let mut request = Request::new(Text::default());
-    request.headers_mut().insert("x-key", key.parse().expect("ASCII"));
-    request.extensions_mut().insert(cost);
-    request.extensions_mut().insert(Arc::new(tokio::sync::Mutex::new(receiver)));
-    let handle = Arc::<std::sync::Mutex<Option<RateLimitHandle>>>::default();
-    request.extensions_mut().insert(Arc::clone(&handle));
-    let service = layer.layer(service_fn(serve));
-    let served = tokio::spawn(async move {
-        let _response = service.oneshot(request).await;
-    });
-    Open { commands, served, handle }
+    kept.is_some()
 }
 
 async fn run<S: Store>(what: &str, quota: (Quota, Duration), name: &str, inner: S, clock: ManualClock) {
@@ -276,11 +199,7 @@ async fn run<S: Store>(what: &str, quota: (Quota, Duration), name: &str, inner: 
         history.run(number).await;
     }
     let [all, exact] = history.compared;
-    println!(
-        "{what} on {name}: seed {seed}, {} operations, {all} counters compared, {exact} of them exactly, in {:?}",
-        history.operations,
-        start.elapsed()
-    );
+    println!("{} operations, {all} counters compared, {exact} exactly, in {:?}", history.operations, start.elapsed());
     assert!(is_enough(history.compared), "too little was compared");
 }
 

@@ -10,4 +10,5 @@ mod crowd;
 mod history;
 mod oracle;
 mod recorder;
+mod requests;
 mod slots;

@@ -1,6 +1,7 @@
 //! Slots at random: what a store counts is what live bodies and guards hold, at every pause, and nothing at last.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +12,14 @@ use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use tokio::time::{Instant, sleep};
 use tollgate::body::ResponseBody;
-use tollgate::store::{SlotGuard, Store};
+use tollgate::store::{DenyCache, LeaseStore, SlotGuard, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Rule, key};
+use tollgate::{Key, Limiter, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Rule, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
+use crate::support::time::memory;
 
 const LIFE: Duration = Duration::from_secs(2);
 const STREAMS: Quota = Quota::concurrency(30).slot_ttl(LIFE);
@@ -145,12 +147,22 @@ impl World {
 }
 
 #[tokio::test]
-async fn memory_counts_what_bodies_and_guards_hold_for_many_lives() {
+async fn memory_and_stores_around_it_count_what_bodies_and_guards_hold_for_many_lives() {
     let clock = ManualClock::paused();
     let mut refused = 0;
-    for seed in 0..many([40, 2_000]) {
-        let store = MemoryStore::builder().clock(clock.clone()).build();
-        let mut world = World::new([store.clone(), store], Duration::ZERO);
+    for seed in 0..many([60, 2_000]) {
+        let store = memory(&clock);
+        let mut world = match seed % 3 {
+            0 => World::new([store.clone(), store], Duration::ZERO),
+            1 => World::new(
+                [(); 2].map(|()| Arc::new(DenyCache::builder(store.clone()).clock(clock.clone()).build())),
+                Duration::ZERO,
+            ),
+            _ => World::new(
+                [(); 2].map(|()| LeaseStore::builder(store.clone()).clock(clock.clone()).build()),
+                Duration::ZERO,
+            ),
+        };
         world.live(seed, 200, LIFE / 2).await;
         refused += world.refused;
     }

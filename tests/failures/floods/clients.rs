@@ -13,24 +13,24 @@ use tollgate::{Ban, Key, Limiter, MemoryStore, Policy, Quota, RateLimitHandle, R
 use tollgate_bandwidth::{BandwidthLayer, OnLimit};
 use tower::ServiceExt;
 
-use super::{Cause, FLOOD, Row, app, assert_bounded, request, run, send, send_many};
+use super::{FLOOD, Row, app, assert_bounded, flood, request, run, send, send_twice};
 use crate::rig::MANY;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
 pub(super) const ROWS: [Row; 11] = [
-    ("key_banned", Cause::Flood(|| run(bans()))),
-    ("key_unknown", Cause::Flood(|| run(lookups_that_fail()))),
-    ("list_without_address", Cause::Flood(|| run(unknown_addresses()))),
-    ("lookup_failed", Cause::Flood(|| run(lookups_that_fail()))),
-    ("lookups_full", Cause::Flood(|| run(lookups_at_once()))),
-    ("many_checks", Cause::Flood(|| run(checks_of_a_handler()))),
-    ("refused", Cause::Flood(|| run(refusals()))),
-    ("rejection_streamed", Cause::Flood(|| run(streamed_rejections()))),
-    ("shadow_refused", Cause::Flood(|| run(refusals_in_shadow_mode()))),
-    ("tier_unknown", Cause::Flood(|| run(tiers_that_fail()))),
-    ("tier_without_portions", Cause::Flood(|| run(tiers_of_bytes()))),
+    ("key_banned", || run(bans())),
+    ("key_unknown", lookups_that_fail),
+    ("list_without_address", || run(unknown_addresses())),
+    ("lookup_failed", lookups_that_fail),
+    ("lookups_full", || run(lookups_at_once())),
+    ("many_checks", || run(checks_of_a_handler())),
+    ("refused", || run(send_twice(layer(per_user(ONE)).log_denials()))),
+    ("rejection_streamed", streamed_rejections),
+    ("shadow_refused", || flood(per_user(ONE).shadow())),
+    ("tier_unknown", tiers_that_fail),
+    ("tier_without_portions", || run(tiers_of_bytes())),
 ];
 
 #[test]
@@ -49,35 +49,20 @@ fn per_user(quota: Quota) -> Policy {
 /// A ban of each of many keys: by refusals, and by strikes outside of a request.
 async fn bans() {
     let ban = Ban::new(1, HOUR, HOUR).of_verified_keys();
-    let layer = layer(per_user(ONE).ban(ban));
-    send_many(&layer).await;
-    send_many(&layer).await;
+    send_twice(layer(per_user(ONE).ban(ban))).await;
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("flooded", ONE).ban(ban)]);
     for number in 0..FLOOD {
         limiter.strike(&Key::new("user", number.to_string())).await.expect("memory never fails");
     }
 }
 
-async fn refusals() {
-    let layer = layer(per_user(ONE)).log_denials();
-    send_many(&layer).await;
-    send_many(&layer).await;
+fn lookups_that_fail() {
+    let account = key::lookup(key::header("x-user"), async |_| Err::<Option<Key>, _>("the directory is away"));
+    flood(Policy::new("flooded", MANY).key(account));
 }
 
-async fn refusals_in_shadow_mode() {
-    let layer = layer(per_user(ONE).shadow());
-    send_many(&layer).await;
-    send_many(&layer).await;
-}
-
-async fn lookups_that_fail() {
-    let account = key::lookup(key::header("x-user"), |_| async { Err::<Option<Key>, _>("the directory is away") });
-    send_many(&layer(Policy::new("flooded", MANY).key(account))).await;
-}
-
-async fn tiers_that_fail() {
-    let tiers = TierLookup::new(|_| async { Err::<Option<Quota>, _>("the directory is away") });
-    send_many(&layer(per_user(MANY).tier_lookup(tiers))).await;
+fn tiers_that_fail() {
+    flood(per_user(MANY).tier_lookup(TierLookup::new(async |_| Err::<Option<Quota>, _>("the directory is away"))));
 }
 
 async fn lookups_at_once() {
@@ -91,8 +76,7 @@ async fn lookups_at_once() {
 
 async fn unknown_addresses() {
     let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
-    let app = app(&layer(Policy::new("flooded", MANY).deny(list)));
-    send(&app, (0..FLOOD).map(|_| Request::default())).await;
+    send(app(&layer(Policy::new("flooded", MANY).deny(list))), (0..FLOOD).map(|_| Request::default())).await;
 }
 
 async fn checks_of_a_handler() {
@@ -102,22 +86,20 @@ async fn checks_of_a_handler() {
             let _ = handle.check(&policy, &Key::new("row", number.to_string())).await.expect("memory never fails");
         }
     };
-    let app = Router::new().route("/", get(handler)).layer(layer(per_user(MANY)));
-    send(&app, [request("ada")]).await;
+    send(Router::new().route("/", get(handler)).layer(layer(per_user(MANY))), [request("ada")]).await;
 }
 
-async fn streamed_rejections() {
+fn streamed_rejections() {
     let layer = layer(per_user(ONE)).on_denied(|_, _| {
         let chunks = futures::stream::pending::<Result<Bytes, Infallible>>();
         (StatusCode::IM_A_TEAPOT, Body::from_stream(chunks))
     });
-    send_many(&layer).await;
-    send_many(&layer).await;
+    run(send_twice(layer));
 }
 
 async fn tiers_of_bytes() {
     let policy = per_user(MANY).tier(|_| Some(Quota::leaky_bucket(1_000, HOUR)));
     let layer = BandwidthLayer::responses(layer(policy), OnLimit::Throttle);
     let app = Router::new().route("/", get(|| async { "bytes" })).layer(layer);
-    send(&app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
+    send(app, (0..FLOOD).map(|number| request(&number.to_string()))).await;
 }

@@ -2,7 +2,6 @@
 
 mod clients;
 mod outages;
-mod setup;
 mod stores;
 
 use std::collections::BTreeSet;
@@ -16,7 +15,7 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::routing::get;
 use http::Request;
-use tollgate::RateLimitLayer;
+use tollgate::{MemoryStore, Policy, RateLimitLayer};
 use tower::ServiceExt;
 use tracing::Level;
 
@@ -28,36 +27,22 @@ const FLOOD: usize = 500;
 /// The lines of a policy or a store in 10 s: ten, or one a second.
 const BOUND: u64 = 11;
 
-/// A code of the log, and what causes it.
-type Row = (&'static str, Cause);
+/// A code of the log, and what causes it: clients, the store or the application's closures.
+type Row = (&'static str, fn());
 
-#[derive(Clone, Copy)]
-enum Cause {
-    /// Clients, the store or the application's closures, as often as this.
-    Flood(fn()),
-    /// A primary of a Redis Cluster: that file has the test.
-    Cluster(&'static str),
-    /// Whoever connects a store, drops it, or replaces policies.
-    Operator,
-}
+/// What only whoever connects a store, drops it or replaces policies causes.
+const OPERATORS: [&str; 6] =
+    ["file_read", "file_refused", "scripts_later", "settings_stay", "status_left_out", "units_leased"];
 
-/// What no request causes, and what needs a Cluster.
-const OTHERS: [Row; 9] = [
-    ("file_read", Cause::Operator),
-    ("file_refused", Cause::Operator),
-    ("primary_available", Cause::Cluster("breakers.rs")),
-    ("primary_unavailable", Cause::Cluster("breakers.rs")),
-    ("scripts_later", Cause::Operator),
-    ("settings_stay", Cause::Operator),
-    ("slots_unknown", Cause::Cluster("breakers.rs")),
-    ("status_left_out", Cause::Operator),
-    ("units_leased", Cause::Operator),
-];
+/// What a wrong set-up causes: `http/warnings` has the tests.
+const WARNINGS: [&str; 8] = ["TG001", "TG002", "TG003", "TG004", "TG006", "TG007", "TG008", "TG010"];
+
+/// What primaries of a Redis Cluster cause: `redis/cluster/breakers.rs` has the test.
+const CLUSTERS: [&str; 3] = ["primary_available", "primary_unavailable", "slots_unknown"];
 
 /// Checks that the floods of these rows are few lines each.
 fn assert_bounded(rows: &[Row]) {
-    for (code, cause) in rows {
-        let Cause::Flood(flood) = cause else { continue };
+    for (code, flood) in rows {
         let (log, began) = (Log::default(), Instant::now());
         let noting = log.note(Level::INFO);
         let lines = || u64::try_from(log.count(&format!("code=\"{code}\""))).expect("few");
@@ -79,16 +64,21 @@ fn run(flood: impl Future<Output = ()>) {
 }
 
 /// Sends these requests, one after the other.
-async fn send(app: &Router, requests: impl IntoIterator<Item = Request<Body>>) {
+async fn send(app: Router, requests: impl IntoIterator<Item = Request<Body>>) {
     for request in requests {
         let Ok(response) = app.clone().oneshot(request).await;
         drop(response);
     }
 }
 
-/// Sends so many requests, each of another user.
-async fn send_many(layer: &RateLimitLayer) {
-    send(&app(layer), (0..FLOOD).map(|number| request(&number.to_string()))).await;
+/// Sends a request of each of many users, and again.
+async fn send_twice(layer: RateLimitLayer) {
+    send(app(&layer), (0..2 * FLOOD).map(|number| request(&(number % FLOOD).to_string()))).await;
+}
+
+/// The same through a layer with one policy.
+fn flood(policy: Policy) {
+    run(send_twice(RateLimitLayer::new(MemoryStore::new(), policy)));
 }
 
 fn app(layer: &RateLimitLayer) -> Router {
@@ -98,26 +88,6 @@ fn app(layer: &RateLimitLayer) -> Router {
 fn request(user: &str) -> Request<Body> {
     let peer = ConnectInfo(std::net::SocketAddr::from(([10, 0, 0, 1], 4_711)));
     Request::get("/").header("x-user", user).extension(peer).body(Body::empty()).expect("a request")
-}
-
-fn rows() -> impl Iterator<Item = Row> {
-    [&clients::ROWS[..], &outages::ROWS, &setup::ROWS, &stores::ROWS, &OTHERS].concat().into_iter()
-}
-
-/// The statements of a file that log at `info` or above, each up to its end.
-fn statements(text: &str) -> Vec<&str> {
-    let starts = ["tracing::info!(", "tracing::warn!(", "tracing::error!("].map(|start| text.match_indices(start));
-    starts.into_iter().flatten().map(|(place, _)| &text[place..]).map(statement).collect()
-}
-
-/// A statement from its start to the parenthesis that ends it. Texts have their parentheses in pairs.
-fn statement(text: &str) -> &str {
-    let mut depth = 0;
-    let end = text.find(|letter| {
-        depth += i32::from(letter == '(') - i32::from(letter == ')');
-        letter == ')' && depth == 0
-    });
-    &text[..end.expect("it ends")]
 }
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -130,31 +100,24 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 fn every_line_of_the_crate_has_a_code_and_a_row_and_is_in_the_page() {
     let (root, mut sources) = (Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), Vec::new());
-    files(&root.join("src"), &mut sources);
-    for name in ["tollgate-config", "tollgate-ratio", "tollgate-shed"] {
-        files(&root.join("crates").join(name).join("src"), &mut sources);
+    for folder in ["src", "crates/tollgate-config/src", "crates/tollgate-ratio/src", "crates/tollgate-shed/src"] {
+        files(&root.join(folder), &mut sources);
     }
     let mut logged = BTreeSet::new();
     for path in sources {
         let text = fs::read_to_string(&path).expect("it is text");
-        for statement in statements(&text) {
-            let code = statement.split_once("code = \"").and_then(|(_, code)| code.split_once('"'));
-            logged.insert(code.unwrap_or_else(|| panic!("no code: {}: {statement}", path.display())).0.to_owned());
+        let is_seen = |line: &&str| ["info!(", "warn!(", "error!("].iter().any(|level| line.starts_with(level));
+        for statement in text.split("tracing::").skip(1).filter(is_seen) {
+            let fields = statement.split(';').next();
+            let code = fields.and_then(|fields| fields.split_once("code = \"")?.1.split('"').next());
+            logged.insert(code.unwrap_or_else(|| panic!("no code: {}: {statement}", path.display())).to_owned());
         }
     }
-    let rows: BTreeSet<String> = rows().map(|(code, _)| code.to_owned()).collect();
-    assert_eq!(logged, rows);
+    let flooded = [&clients::ROWS[..], &outages::ROWS, &stores::ROWS].concat();
+    let rows = flooded.into_iter().map(|(code, _)| code).chain(OPERATORS).chain(WARNINGS).chain(CLUSTERS);
+    assert_eq!(logged, rows.map(str::to_owned).collect());
     let page = fs::read_to_string(root.join("docs/troubleshooting.md")).expect("it is text");
-    for code in rows {
+    for code in logged {
         assert!(page.contains(&format!("`{code}`")) || page.contains(&format!("## {code}\n")), "{code}");
-    }
-}
-
-#[test]
-fn lines_of_a_cluster_have_their_test_there() {
-    let cluster = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis/cluster");
-    for (code, cause) in rows() {
-        let Cause::Cluster(file) = cause else { continue };
-        assert!(fs::read_to_string(cluster.join(file)).expect("it is text").contains(code), "{code}: {file}");
     }
 }

@@ -7,7 +7,5 @@ mod labels;
 mod outages;
 mod ratios;
 mod shed;
-mod skipped;
 mod slots;
-mod waits;
 mod watch;

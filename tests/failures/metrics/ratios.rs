@@ -1,10 +1,9 @@
 //! What a ratio store reports: its reports, what it knows, and what it drops.
 
 use metrics_util::debugging::DebugValue;
-use tokio::time::sleep;
 
 use super::watch::Watch;
-use crate::ratios::{Switch, TICK, counter, load};
+use crate::ratios::{Switch, counter, load};
 
 /// What has changed since the last look: counters by how much, gauges what they were set to.
 fn seen(watch: &Watch) -> impl Fn(&str) -> f64 + use<> {
@@ -19,8 +18,12 @@ fn seen(watch: &Watch) -> impl Fn(&str) -> f64 + use<> {
     }
 }
 
-fn is_about(value: f64, expected: f64) -> bool {
-    (value - expected).abs() <= expected * 0.1
+#[track_caller]
+fn assert_about(of: &impl Fn(&str) -> f64, expected: &[(&str, f64)]) {
+    for (name, expected) in expected {
+        let value = of(name);
+        assert!((value - expected).abs() <= expected * 0.1, "{name}: {value}, not {expected}");
+    }
 }
 
 #[tokio::test]
@@ -32,20 +35,14 @@ async fn reports_ratios_and_drops_are_shown() {
     drop(seen(&watch));
     let refused = load(&store, &[counter("tenant", "busy"), counter("all", "all")], 400, 10).await;
     let of = seen(&watch);
-    assert!(is_about(of("reports_total{result=replied}"), 10.0), "{}", of("reports_total{result=replied}"));
-    assert!(of("reports_total{result=failed}") == 0.0);
-    assert!(is_about(of("live"), 1.0));
+    assert_about(&of, &[("reports_total{result=replied}", 10.0), ("reports_total{result=failed}", 0.0), ("live", 1.0)]);
     // The calm tenant is not reported any more.
-    assert!(is_about(of("counters"), 2.0), "{}", of("counters"));
-    let highest = of("highest{policy=tenant}");
-    assert!(is_about(highest, 0.75), "{highest}");
+    assert_about(&of, &[("counters", 2.0), ("highest{policy=tenant}", 0.75)]);
     // It is offered what the tenant passes.
     assert!(of("highest{policy=all}") < 0.1, "{}", of("highest{policy=all}"));
-    #[allow(clippy::cast_precision_loss, reason = "a test counts little")]
-    let refused = refused as f64;
-    let (tenant, all) = (of("dropped_units_total{policy=tenant}"), of("dropped_units_total{policy=all}"));
-    assert!(is_about(tenant, 3_000.0), "{tenant}");
-    assert!((tenant + all - refused).abs() < 0.5, "{tenant} and {all} of {refused}");
+    assert_about(&of, &[("dropped_units_total{policy=tenant}", 3_000.0)]);
+    let dropped = of("dropped_units_total{policy=tenant}") + of("dropped_units_total{policy=all}");
+    assert_eq!(format!("{dropped}"), refused.to_string());
 }
 
 #[tokio::test]
@@ -56,28 +53,19 @@ async fn what_is_not_known_any_more_is_shown_as_0() {
     tally.set_off(true);
     load(&store, &all, 400, 2).await;
     let of = seen(&watch);
-    assert!(is_about(of("live"), 1.0) && is_about(of("highest{policy=all}"), 0.75), "the last ratio holds");
-    assert!(of("reports_total{result=failed}") > 0.0);
+    assert_about(&of, &[("live", 1.0), ("highest{policy=all}", 0.75)]);
+    assert!(of("reports_total{result=failed}") > 0.0, "the last ratio holds");
     load(&store, &all, 400, 5).await;
     drop(seen(&watch));
     let refused = load(&store, &all, 400, 4).await;
     let of = seen(&watch);
-    assert!(of("live") == 0.0 && of("highest{policy=all}") == 0.0);
     // Four ticks, which may have five of the moments at which this process reports.
-    let failed = of("reports_total{result=failed}");
-    assert!((4.0..=5.0).contains(&failed), "{failed}");
-    // Refused by the share of this process, not dropped by a ratio.
-    assert!(refused > 1_000 && of("dropped_units_total{policy=all}") == 0.0);
-}
+    assert!((4.0..=5.0).contains(&of("reports_total{result=failed}")), "{}", of("reports_total{result=failed}"));
+    assert!(refused > 1_000, "by the share of this process");
+    assert_about(&of, &[("live", 0.0), ("highest{policy=all}", 0.0), ("dropped_units_total{policy=all}", 0.0)]);
 
-#[tokio::test]
-async fn the_gauges_of_a_store_that_is_dropped_are_0() {
-    let watch = Watch::start();
-    let store = Switch::new().store();
-    load(&store, &[counter("all", "all")], 400, 5).await;
+    tally.set_off(false);
+    load(&store, &all, 400, 5).await;
     drop(store);
-    let of = seen(&watch);
-    assert!(["live", "counters", "highest{policy=all}"].iter().all(|gauge| of(gauge) == 0.0));
-    sleep(TICK * 2).await;
-    assert!(seen(&watch)("reports_total{result=replied}") == 0.0);
+    assert_about(&seen(&watch), &[("live", 0.0), ("counters", 0.0), ("highest{policy=all}", 0.0)]);
 }

@@ -3,26 +3,24 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use tollgate::test_util::ManualClock;
 use tollgate::{MemoryStore, Quota};
 use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
+use tollgate_test::send;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::watch::Watch;
-
-async fn hello(_: Request<String>) -> Result<Response<String>, Infallible> {
-    Ok(Response::new("hello".to_owned()))
-}
 
 #[tokio::test]
 async fn a_fleet_shedder_counts_what_comes_and_what_it_sheds_by_class() {
     let watch = Watch::start();
     let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(4), 0.5);
     let mut held = Vec::new();
-    for request in [Request::get("/"), Request::post("/"), Request::get("/"), Request::post("/"), Request::post("/")] {
-        let request = request.body(String::new()).expect("a request");
-        held.push(layer.layer(service_fn(hello)).oneshot(request).await.expect("a response"));
+    for method in [Method::GET, Method::POST, Method::GET, Method::POST, Method::POST] {
+        let hello = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new("hello".to_owned())));
+        let request = Request::builder().method(method).body(String::new()).expect("a request");
+        held.push(layer.layer(hello).oneshot(request).await.expect("a response"));
     }
     let changes = watch.changes();
     let of = |metric: &str, class: &str| {
@@ -38,10 +36,11 @@ async fn a_worker_shedder_shows_its_level_and_utilization_and_nothing_once_it_is
     for is_dropped in [false, true] {
         let (watch, clock) = (Watch::start(), ManualClock::new());
         let layer = WorkerShedLayer::measured("worker", || 3.0).clock(clock.clone());
-        for _ in 0..=120 {
-            layer.layer(service_fn(hello)).oneshot(Request::default()).await.expect("a response");
+        let request = |_| {
             clock.advance(Duration::from_secs(1));
-        }
+            Request::new(String::new())
+        };
+        send(&layer, 121, request).await;
         let layer = (!is_dropped).then_some(layer);
         let changes = watch.changes();
         let of = |metric: &str| changes.get(&format!("tollgate_shed_{metric}")).copied().unwrap_or_default();

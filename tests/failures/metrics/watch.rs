@@ -35,19 +35,19 @@ impl Watch {
     /// Checks what has changed since the last look, and nothing else has; how often decisions were
     /// timed is checked against their number.
     #[track_caller]
-    pub(crate) fn saw(&self, expected: &[(&str, i64)]) {
+    pub(crate) fn saw(&self, what: &str, expected: &[(&str, i64)]) {
         let (times, counts): (BTreeMap<_, _>, BTreeMap<_, _>) =
             self.changes().into_iter().partition(|(series, _)| series.starts_with("tollgate_decision_seconds"));
         let expected: BTreeMap<_, _> =
             expected.iter().map(|(series, change)| (format!("tollgate_{series}"), *change)).collect();
-        assert_eq!(counts, expected);
+        assert_eq!(counts, expected, "{what}");
         let samples: i64 = times.values().sum();
         let decided = |series: &str| {
             let untimed = ["source=none,verdict=allowed", "verdict=forbidden", "verdict=ambiguous", "verdict=rejected"];
             series.starts_with("tollgate_decisions_total") && !untimed.iter().any(|labels| series.contains(labels))
         };
         let decisions: i64 = counts.iter().filter(|(series, _)| decided(series)).map(|(_, count)| count).sum();
-        assert_eq!(samples, decisions, "every decision is timed once");
+        assert_eq!(samples, decisions, "{what}: every decision is timed once");
     }
 
     /// The values of a histogram since the last look.

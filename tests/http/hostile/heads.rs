@@ -1,19 +1,25 @@
-//! Arbitrary heads of requests, for as long as there is time.
+//! Arbitrary heads of requests, for as long as there is time, and far too large ones, before an app with every kind of key.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::routing::any;
+use futures::FutureExt;
+use http::request::Parts;
 use http::{Method, Request, Uri};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use tollgate::MemoryStore;
+use tollgate::key::{self, Extracted, KeyExtractor};
+use tollgate::policy::MissingKey;
+use tollgate::store::Store;
 use tollgate::test_util::ManualClock;
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 
-use super::keys::assert_harmless;
-use super::rig::{app, every_policy, from};
 use crate::rig::{send, with};
 use crate::support::slow::many;
 use crate::support::time::at;
@@ -23,18 +29,11 @@ const TIME: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(6)];
 const CASES: u32 = 64;
 const ROUNDS: usize = 2_000;
 
-const NAMES: [&str; 10] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cookie",
-    "authorization",
-    "host",
-    "x-api-key",
-    "x-user",
-    "content-type",
-    "origin",
-];
+/// `<kind>:<value>`: the longest kind here, and three values of at most 64 bytes each.
+const LONGEST: usize = 256;
+
+const KEYED: [&str; 8] =
+    ["x-forwarded-for", "forwarded", "x-real-ip", "cookie", "authorization", "host", "x-api-key", "x-user"];
 
 /// What parsers look for, and what may come of it in a key.
 const SHORT: [&[u8]; 35] = [
@@ -42,46 +41,19 @@ const SHORT: [&[u8]; 35] = [
     b"%7b", b"%eth0", b"fc00::1", b"unknown", b"_x", b"Bearer ", b"bearer", b"Basic ", b"Og==", b"sid=", b"sid", b"{",
     b"}", b"|", b"#", b"+", b"\xff", b"\t", b" ",
 ];
-
-/// Longer ones.
-const LONG: [&[u8]; 11] = [
-    b"proto=https",
-    b"10.0.0.2",
-    b"010.0.0.2",
-    b"203.0.113.9:80",
-    b"::ffff:10.0.0.1",
-    b"[fc00::2]:1",
-    b"YWRhOng=",
-    b"}:p7:1t3600000m",
-    b"tollgate:{",
-    b"\xc3\xa9",
-    b"999999999999999999999",
-];
-
-/// The head of a request, as bytes a server may have taken off the wire.
-#[derive(Clone, Debug)]
-struct Head {
-    peer: IpAddr,
-    method: Method,
-    uri: Vec<u8>,
-    lines: Vec<(&'static str, Vec<u8>)>,
-    /// How long after the one before, in seconds.
-    after: u64,
-}
-
-fn may_be_sent(byte: u8) -> bool {
-    byte == b'\t' || (byte >= b' ' && byte != 127)
-}
+const LONG: &str =
+    "proto=https 010.0.0.2 203.0.113.9:80 ::ffff:10.0.0.1 [fc00::2]:1 YWRhOng= }:p7:1t3600000m 999999999999999999999";
 
 /// Bytes of a header.
 fn value() -> impl Strategy<Value = Vec<u8>> {
-    let piece = || prop::sample::select([&SHORT[..], &LONG].concat());
+    let pieces: Vec<&[u8]> = SHORT.into_iter().chain(LONG.split(' ').map(str::as_bytes)).collect();
+    let piece = || prop::sample::select(pieces.clone());
     let soup = vec(piece(), 0..24).prop_map(|pieces| pieces.concat());
-    let bytes =
-        vec(any::<u8>(), 0..120).prop_map(|bytes| bytes.into_iter().filter(|byte| may_be_sent(*byte)).collect());
+    let may_be_sent = |byte: &u8| *byte == b'\t' || (*byte >= b' ' && *byte != 127);
+    let bytes = vec(prop::num::u8::ANY.prop_filter("no byte of a header", may_be_sent), 0..120);
     let long = (piece(), 1..3_000_usize).prop_map(|(piece, times)| piece.repeat(times));
-    let mixed = vec(prop_oneof![6 => soup.clone().boxed(), 1 => long.boxed()], 1..3).prop_map(|parts| parts.concat());
-    prop_oneof![4 => soup.boxed(), 2 => bytes.boxed(), 1 => mixed.boxed()]
+    let mixed = (soup.clone(), long, soup.clone()).prop_map(|(start, long, end)| [start, long, end].concat());
+    prop_oneof![4 => soup, 2 => bytes, 1 => mixed]
 }
 
 /// A path and a query; those that are none stand for `/`.
@@ -91,21 +63,99 @@ fn uri() -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(start), value()).prop_map(|(start, rest)| [start, &rest].concat())
 }
 
-fn head() -> impl Strategy<Value = Head> {
-    let peers: [IpAddr; 5] = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"]
-        .map(|peer| peer.parse().expect("an address"));
+/// A request from a peer, and how many seconds it comes after the one before.
+fn head() -> impl Strategy<Value = (Request<String>, u64)> {
+    let peers = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"];
     let methods = [Method::GET, Method::POST, Method::OPTIONS, Method::from_bytes(b"BREW").expect("a token")];
-    let line = (prop::sample::select(NAMES.to_vec()), value());
-    (prop::sample::select(peers.to_vec()), prop::sample::select(methods.to_vec()), uri(), vec(line, 0..8), 0..200_u64)
-        .prop_map(|(peer, method, uri, lines, after)| Head { peer, method, uri, lines, after })
+    let from_peer =
+        prop::sample::select(peers.map(|peer| from(peer.parse::<IpAddr>().expect("an address"), "/")).to_vec());
+    let line = (prop::sample::select(KEYED.to_vec()), value());
+    let head = (from_peer, prop::sample::select(methods.to_vec()), uri(), vec(line, 0..8), 0..200_u64);
+    head.prop_map(|(mut request, method, uri, lines, after)| {
+        *request.method_mut() = method;
+        *request.uri_mut() = Uri::try_from(&uri[..]).unwrap_or_default();
+        (lines.iter().fold(request, |request, (name, value)| with(request, name, value)), after)
+    })
 }
 
-impl Head {
-    fn request(&self) -> Request<String> {
-        let mut request = from(self.peer, "/");
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = Uri::try_from(&self.uri[..]).unwrap_or_default();
-        self.lines.iter().fold(request, |request, (name, value)| with(request, name, value))
+const HOUR: Duration = Duration::from_secs(3_600);
+const QUOTAS: [Quota; 5] = [
+    Quota::token_bucket(50, HOUR),
+    Quota::fixed_window(50, HOUR),
+    Quota::sliding_window(50, HOUR),
+    Quota::sliding_log(50, HOUR),
+    Quota::leaky_bucket(50, HOUR).queue(0),
+];
+
+/// One of every key that reads what clients send.
+fn every_key() -> Vec<Box<dyn KeyExtractor>> {
+    let behind = || key::client_ip().trusted_proxies(["10.0.0.0/8", "fc00::/7"]);
+    vec![
+        Box::new(key::client_ip()),
+        Box::new(behind()),
+        Box::new(behind().forwarded()),
+        Box::new(behind().header("x-real-ip")),
+        Box::new(key::client_ip().trusted_hops(3)),
+        Box::new(key::client_ip().trusted_hops(usize::MAX).forwarded()),
+        Box::new(key::peer_ip()),
+        Box::new(key::header("x-api-key")),
+        Box::new(key::header("x-user").plain()),
+        Box::new(key::cookie("sid")),
+        Box::new(key::cookie("sid").plain()),
+        Box::new(key::bearer()),
+        Box::new(key::basic_user()),
+        Box::new(key::basic_user().plain()),
+        Box::new(key::query("q")),
+        Box::new(key::path()),
+        Box::new(key::host()),
+        Box::new(key::method()),
+        Box::new(key::route()),
+        Box::new(key::path_param("id")),
+        Box::new(key::path_param("rest")),
+        Box::new((behind(), key::query("q"), key::header("x-user").plain())),
+    ]
+}
+
+/// A policy by each key, of all algorithms in turn.
+fn every_policy() -> Vec<Policy> {
+    let keys = every_key().into_iter().zip(QUOTAS.iter().cycle()).enumerate();
+    let policies = keys.map(|(number, (key, quota))| {
+        let rule = if number % 3 == 1 { MissingKey::Skip } else { MissingKey::Share };
+        Policy::new(&format!("p{number}"), *quota).key(Arc::<dyn KeyExtractor>::from(key)).missing_key(rule)
+    });
+    policies.collect()
+}
+
+/// An app of a few routes behind a layer.
+fn app(store: impl Store, policies: impl IntoIterator<Item = Policy>) -> Router {
+    Router::new()
+        .route("/", any(|| async { "hello" }))
+        .route("/users/{id}", any(|| async { "hello" }))
+        .route("/files/{*rest}", any(|| async { "hello" }))
+        .layer(RateLimitLayer::composite(store).policies(policies))
+}
+
+/// A request from a peer.
+pub(super) fn from(peer: impl Into<IpAddr>, uri: &str) -> Request<String> {
+    let mut request = Request::new(String::new());
+    *request.uri_mut() = uri.parse().expect("a URI");
+    request.extensions_mut().insert(SocketAddr::new(peer.into(), 4711));
+    request
+}
+
+/// Checks that every extractor makes text of a bounded length and harmless bytes of a head.
+#[track_caller]
+fn assert_harmless(parts: &Parts) {
+    for (number, key) in every_key().iter().enumerate() {
+        let found = key.extract(parts).wait().now_or_never();
+        let text = match &found {
+            Some(Extracted::Secret(secret)) => secret.key().as_str(),
+            Some(Extracted::Key(key)) => key.as_str(),
+            Some(Extracted::Missing | Extracted::Ambiguous) => "",
+            other => panic!("key {number} answers {other:?}"),
+        };
+        let harmless = |byte: u8| (byte.is_ascii_graphic() || byte == b' ') && !b"{}".contains(&byte);
+        assert!(text.len() <= LONGEST && text.bytes().all(harmless), "key {number}: {text:?}");
     }
 }
 
@@ -120,11 +170,11 @@ fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     for round in 0..ROUNDS {
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let statuses = RefCell::new(&mut seen);
-        let checked = TestRunner::new(config).run(&head(), |head| {
-            assert_harmless(&head.request().into_parts().0);
-            seconds.set(seconds.get() + head.after);
+        let checked = TestRunner::new(config).run(&head(), |(request, after)| {
+            assert_harmless(&request.clone().into_parts().0);
+            seconds.set(seconds.get() + after);
             clock.set(at(seconds.get() * 1_000_000));
-            let response = send(&app, head.request());
+            let response = send(&app, request);
             let status = response.status().as_u16();
             prop_assert!([200, 404, 429].contains(&status), "status {}", status);
             let wait = response.headers().get("retry-after").map(|wait| wait.to_str().map(str::parse::<u64>));
@@ -139,4 +189,39 @@ fn no_head_makes_the_layer_panic_or_answer_anything_but_its_statuses() {
     }
     println!("heads by status: {seen:?} in {:?}", start.elapsed());
     assert!(seen.contains_key(&200) && seen.contains_key(&404) && seen.contains_key(&429), "{seen:?}");
+}
+
+/// Checks that a request from a client of this path, with such lines, is served in time, many times what the longest
+/// takes: a walk over each byte for each byte takes longer. What it sent is not sent back.
+#[track_caller]
+fn serves(what: &str, uri: &str, name: &str, lines: &[impl AsRef<[u8]>]) {
+    let app = app(MemoryStore::new(), every_policy());
+    let request = lines.iter().fold(from([10, 0, 0, 1], uri), |request, line| with(request, name, line));
+    let start = Instant::now();
+    let response = send(&app, request);
+    assert!(start.elapsed() < Duration::from_secs(2), "{what} took {:?}", start.elapsed());
+    assert_eq!(response.status(), 200, "{what}");
+    let size: usize = response.headers().iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    assert!(size < 4_096, "{what}: {size} bytes of headers came back");
+}
+
+#[test]
+fn a_head_that_is_far_too_large_is_one_request() {
+    for (name, piece) in KEYED.iter().flat_map(|name| SHORT.map(|piece| (name, piece))) {
+        let value = piece.repeat((64 << 10) / piece.len());
+        for value in [value.clone(), [b"Bearer ", &value[..]].concat()] {
+            serves(&format!("{name} of {}", piece.escape_ascii()), "/users/7?q=x", name, &[value]);
+        }
+    }
+    let hops =
+        ["", "v", "10.0.0.2", "[fc00::1]:443", "for=10.0.0.2;proto=https;by=_x", "for=\"[fc00::1]:443\"", "for=\"\\\""];
+    for (name, hop) in KEYED.iter().flat_map(|name| hops.map(|hop| (name, hop))) {
+        let line = vec![hop; 10_000].join(", ");
+        serves(&format!("{name} of 10,000 times {hop}"), "/users/7?q=x", name, &[line]);
+        serves(&format!("10,000 lines of {hop}"), "/users/7?q=x", name, &vec![hop; 10_000]);
+    }
+    let (long, slashes, many) = ("x/%7b%00".repeat(4_000), "/".repeat(60_000), "a=b&".repeat(10_000));
+    for uri in [format!("/files/{long}"), format!("/files/{slashes}"), format!("/?q={long}"), format!("/?{many}q=x")] {
+        serves(&uri[..20], &uri, "cookie", &["a=b; ".repeat(10_000) + "sid=x"]);
+    }
 }

@@ -1,9 +1,4 @@
-//! Clients that mean harm: what they send, what they make up, and when they go away.
+//! Clients that mean harm: what they send, and what they make up.
 
 mod bans;
-mod bombs;
-mod dropped;
-mod forged;
 mod heads;
-mod keys;
-mod rig;

@@ -1,4 +1,4 @@
-//! Bans after failed requests.
+//! Bans after failed requests, and on the whole layer: of requests that the policy does not apply to.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use tokio::task::yield_now;
-use tollgate::body::ResponseBody;
-use tollgate::policy::Count;
+use tollgate::policy::{AccessList, Count};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Decision, Key, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tollgate_test::{TestResponse, send};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::rig::{self, Text, now, request, responding};
+use crate::rig::{self, Text, expect, now, request, responding, with};
 use crate::support::time::memory;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A ban after so many wrong passwords, for ten minutes.
+/// A ban after so many failures, for ten minutes.
 fn ban(after: u32) -> Ban {
     Ban::new(after, MINUTE, 10 * MINUTE)
 }
@@ -38,123 +38,106 @@ fn login() -> Policy {
 }
 
 fn layer(policy: Policy) -> RateLimitLayer {
-    rig::layer([policy]).expose_decisions()
+    rig::layer([policy])
 }
 
-/// The response of a login that finds this.
-async fn log_in_as(layer: &RateLimitLayer, status: u16, request: Request<String>) -> Response<ResponseBody<Text>> {
-    let found = move |_| Response::builder().status(status).body(Text::default()).expect("a response");
-    layer.layer(responding(found)).oneshot(request).await.expect("it does not fail")
+/// A response of a log-in.
+fn found(status: u16) -> Response<Text> {
+    Response::builder().status(status).body(Text::default()).expect("a response")
 }
 
-async fn log_in(layer: &RateLimitLayer, status: u16) -> Response<ResponseBody<Text>> {
-    log_in_as(layer, status, request()).await
+fn log_in_as(layer: &RateLimitLayer, status: u16, request: Request<String>) -> u16 {
+    rig::send(&layer.layer(responding(move |_| found(status))), request).status().as_u16()
 }
 
-/// Sends logins that find this, and are all admitted.
-async fn admits(layer: &RateLimitLayer, statuses: &[u16]) {
+/// Sends log-ins that find this, and are all admitted.
+#[track_caller]
+fn admits(layer: &RateLimitLayer, statuses: &[u16]) {
     for status in statuses {
-        assert_eq!(log_in(layer, *status).await.status(), *status, "of {statuses:?}");
+        assert_eq!(log_in_as(layer, *status, request()), *status, "of {statuses:?}");
     }
 }
 
-async fn is_banned(layer: &RateLimitLayer) -> bool {
-    let response = log_in(layer, 200).await;
+fn is_banned(layer: &RateLimitLayer) -> bool {
+    let response = rig::send(&layer.clone().expose_decisions().layer(responding(|_| found(200))), request());
     let is_banned = response.extensions().get::<Decision>().is_some_and(Decision::is_banned);
     assert_eq!(response.status() == 429, is_banned);
     is_banned
 }
 
-#[tokio::test]
-async fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
+#[test]
+fn a_right_password_comes_too_late_after_too_many_wrong_ones() {
     let clock = ManualClock::new();
-    let layer = RateLimitLayer::new(memory(&clock), login()).expose_decisions();
-    admits(&layer, &[401, 401, 401]).await;
-    assert!(is_banned(&layer).await);
+    let layer = RateLimitLayer::new(memory(&clock), login());
+    admits(&layer, &[401, 401, 401]);
+    assert!(is_banned(&layer));
     clock.advance(10 * MINUTE);
-    admits(&layer, &[200]).await;
+    admits(&layer, &[200]);
 }
 
-#[tokio::test]
-async fn whoever_does_not_fail_is_not_banned() {
-    let other_statuses = layer(login());
-    admits(&other_statuses, &[200, 404, 500, 503].repeat(5)).await;
-    assert!(!is_banned(&other_statuses).await);
-
-    // Refusals are none of its failures.
-    let strict = layer(policy(Quota::fixed_window(2, MINUTE)).ban_failures(ban(3), Count::failures()));
-    for request in 0..20 {
-        let response = log_in(&strict, 200).await;
-        let decision = response.extensions().get::<Decision>().expect("it is exposed");
-        assert_eq!((response.status() == 200, decision.is_banned()), (request < 2, false));
-    }
-
+#[test]
+fn whoever_does_not_fail_is_not_banned() {
+    let layer = layer(login());
+    admits(&layer, &[200, 404, 500, 503].repeat(5));
     // Clients that disconnect.
-    let left = layer(login());
     let never = service_fn(|_: Request<String>| pending::<Result<Response<Text>, Infallible>>());
     for _ in 0..9 {
-        assert!(left.layer(never).oneshot(request()).now_or_never().is_none());
+        assert!(layer.layer(never).oneshot(request()).now_or_never().is_none());
     }
-    assert!(!is_banned(&left).await);
-
-    let without_address = layer(login());
+    assert!(!is_banned(&layer));
     for _ in 0..9 {
-        assert_eq!(log_in_as(&without_address, 401, Request::new(String::new())).await.status(), 401);
+        assert_eq!(log_in_as(&layer, 401, Request::new(String::new())), 401, "without an address");
     }
-
-    let at_once = layer(login());
-    let all = join_all((0..100).map(|_| log_in(&at_once, 200))).await;
-    assert!(all.iter().all(|response| response.status() == 200));
-    join_all((0..3).map(|_| log_in(&at_once, 401))).await;
-    assert!(is_banned(&at_once).await, "and failures at once count each");
+    // Refusals are none of its failures.
+    let strict = self::layer(policy(Quota::fixed_window(2, MINUTE)).ban_failures(ban(3), Count::failures()));
+    let service = strict.expose_decisions().layer(responding(|_| found(200)));
+    for number in 0..20 {
+        let response = rig::send(&service, request());
+        let is_banned = response.extensions().get().map(Decision::is_banned);
+        assert_eq!((response.status() == 200, is_banned), (number < 2, Some(false)));
+    }
 }
 
-#[tokio::test]
-async fn failures_count_though_they_are_refunded_or_not_advertised_and_by_the_policies_in_force() {
+#[test]
+fn failures_count_though_they_are_refunded_or_not_advertised_and_by_the_policies_in_force() {
     let refunding = policy(Quota::fixed_window(5, MINUTE)).count(Count::failures());
     let refunding = layer(refunding.ban_failures(ban(4), Count::failures()));
-    admits(&refunding, &[200; 20]).await;
-    admits(&refunding, &[401; 4]).await;
-    assert!(is_banned(&refunding).await);
+    admits(&refunding, &[200; 20]);
+    admits(&refunding, &[401; 4]);
+    assert!(is_banned(&refunding));
 
     let hidden = layer(login().unadvertised());
-    admits(&hidden, &[401; 3]).await;
-    assert_eq!(log_in(&hidden, 200).await.status(), 429);
+    admits(&hidden, &[401; 3]);
+    assert_eq!(log_in_as(&hidden, 200, request()), 429);
 
     let stricter = layer(login());
-    admits(&stricter, &[401; 2]).await;
+    admits(&stricter, &[401; 2]);
     let strict = policy(Quota::per_minute(1_000)).ban_failures(ban(2), wrong());
     stricter.clone().live().replace_policies([strict]).expect("it is supported");
-    admits(&stricter, &[401]).await;
-    assert!(is_banned(&stricter).await);
+    admits(&stricter, &[401]);
+    assert!(is_banned(&stricter));
 }
 
-/// What the layer answers to a log-in whose account only the handler knows, which finds this for those it lets in.
-async fn check_and_log_in(layer: &RateLimitLayer, account: &'static str, status: u16) -> u16 {
-    let account_of = Policy::new("account", Quota::per_minute(1_000)).ban_failures(ban(3), wrong());
-    let service = service_fn(move |request: Request<String>| {
-        let account_of = account_of.clone();
-        async move {
-            let limits = request.extensions().get::<RateLimitHandle>().expect("the layer is around").clone();
-            let decision = limits.check(&account_of, &Key::new("account", account)).await.expect("memory decides");
-            let status = if decision.is_allowed() { status } else { 429 };
-            Ok::<_, Infallible>(Response::builder().status(status).body(Text::default()).expect("a response"))
-        }
-    });
-    layer.layer(service).oneshot(request()).await.expect("it does not fail").status().as_u16()
-}
-
-#[tokio::test]
-async fn a_policy_that_a_handler_checks_bans_by_the_response_too() {
+#[test]
+fn a_policy_that_a_handler_checks_bans_by_the_response_too() {
     let clock = ManualClock::new();
-    let layer = RateLimitLayer::new(memory(&clock), Policy::new("all", Quota::per_minute(1_000)).key(key::global()));
+    let layer = RateLimitLayer::new(memory(&clock), Policy::new("all", Quota::per_minute(1_000)));
+    // The response to a log-in whose account only the handler knows, which finds this for those it lets in.
+    let log_in = |account: &'static str, status: u16| {
+        let service = responding(move |request| {
+            let limits = request.extensions().get::<RateLimitHandle>().expect("the layer is around");
+            let policy = Policy::new("account", Quota::per_minute(1_000)).ban_failures(ban(3), wrong());
+            let decision = now(limits.check(&policy, &Key::new("account", account)));
+            found(if decision.is_allowed() { status } else { 429 })
+        });
+        rig::send(&layer.layer(service), request()).status().as_u16()
+    };
     for status in [401, 200, 401, 500, 401] {
-        assert_eq!(check_and_log_in(&layer, "ada", status).await, status);
+        assert_eq!(log_in("ada", status), status);
     }
-    assert_eq!(check_and_log_in(&layer, "ada", 200).await, 429, "it is banned");
-    assert_eq!(check_and_log_in(&layer, "bob", 200).await, 200);
+    assert_eq!([log_in("ada", 200), log_in("bob", 200)], [429, 200]);
     clock.advance(10 * MINUTE);
-    assert_eq!(check_and_log_in(&layer, "ada", 200).await, 200);
+    assert_eq!(log_in("ada", 200), 200);
 }
 
 #[tokio::test]
@@ -163,26 +146,96 @@ async fn guesses_at_once_are_no_more_than_a_quota_that_counts_them_admits_and_th
     let layer = layer(policy.ban_failures(Ban::new(5, 10 * MINUTE, 30 * MINUTE), wrong()));
     let service = service_fn(|_: Request<String>| async {
         yield_now().await;
-        Ok::<_, Infallible>(Response::builder().status(401).body(Text::default()).expect("a response"))
+        Ok::<_, Infallible>(found(401))
     });
     let all = join_all((0..30).map(|_| layer.layer(service).oneshot(request()))).await;
     let statuses = all.into_iter().map(|response| response.expect("it does not fail").status().as_u16());
     assert_eq!(statuses.filter(|status| *status == 401).count(), 5);
-    assert!(is_banned(&layer).await);
+    assert!(is_banned(&layer));
 }
 
 #[test]
 fn a_grpc_call_fails_by_its_trailers() {
     let layer = layer(policy(Quota::per_minute(1_000)).ban_failures(ban(2), Count::failures()));
-    for (status, is_banned) in [("0", false), ("0", false), ("16", false), ("0", false), ("16", false), ("0", true)] {
+    for status in ["0", "0", "16", "0", "16"] {
+        assert!(!is_banned(&layer));
         let service = responding(move |_| {
-            let name = "grpc-status".parse().expect("a name");
-            let trailers = HeaderMap::from_iter([(name, HeaderValue::from_static(status))]);
-            let body = Text::default().with_trailers(async move { Some(Ok::<_, Infallible>(trailers)) });
+            let trailers = (HeaderName::from_static("grpc-status"), HeaderValue::from_static(status));
+            let body =
+                Text::default().with_trailers(async { Some(Ok::<_, Infallible>(HeaderMap::from_iter([trailers]))) });
             Response::builder().header("content-type", "application/grpc").body(body).expect("a response")
         });
-        let response = rig::send(&layer.layer(service), request());
-        assert_eq!(response.extensions().get().map(Decision::is_banned), Some(is_banned));
-        now(response.into_body().collect());
+        now(rig::send(&layer.layer(service), request()).into_body().collect());
     }
+    assert!(is_banned(&layer));
+}
+
+/// Logins: one a minute, and after two refusals a ban.
+fn strict(ban: fn(Ban) -> Ban) -> Policy {
+    let ban = ban(Ban::new(2, MINUTE, 10 * MINUTE));
+    Policy::new("login", Quota::fixed_window(1, MINUTE)).key(key::peer_ip()).methods([Method::POST]).ban(ban)
+}
+
+fn others() -> Policy {
+    Policy::new("all", Quota::fixed_window(100, MINUTE)).key(key::peer_ip())
+}
+
+async fn one(layer: &RateLimitLayer, method: Method) -> TestResponse {
+    send(layer, 1, |_| rig::by(method.clone())).await.remove(0)
+}
+
+async fn ban_by_refusals(layer: &RateLimitLayer) {
+    drop(send(layer, 3, |_| rig::by(Method::POST)).await);
+}
+
+#[tokio::test]
+async fn a_banned_client_is_refused_where_the_policy_does_not_apply() {
+    let clock = ManualClock::new();
+    let layer = RateLimitLayer::composite(memory(&clock)).policy(strict(Ban::whole_layer)).policy(others());
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    ban_by_refusals(&layer).await;
+    for method in [Method::GET, Method::OPTIONS, Method::POST] {
+        let refused = one(&layer, method).await;
+        assert!(rig::is_banned(&refused));
+        expect(refused.headers(), &[("retry-after", "600"), ("ratelimit", "\"login\";r=0;t=600")]);
+    }
+    let preflight = |_| {
+        let request = with(rig::by(Method::OPTIONS), "origin", "https://a.example");
+        with(request, "access-control-request-method", "GET")
+    };
+    assert!(send(&layer, 1, preflight).await[0].is_admitted());
+    clock.advance(10 * MINUTE);
+    assert!(one(&layer, Method::GET).await.is_admitted());
+}
+
+#[tokio::test]
+async fn requests_that_the_policy_does_not_apply_to_are_no_strikes_owe_it_nothing_and_do_not_name_it() {
+    let layer = rig::layer([strict(Ban::whole_layer).metered(), others()]);
+    for response in send(&layer, 120, |_| rig::by(Method::GET)).await {
+        let names_it = response.headers().values().any(|value| value.as_bytes().starts_with(b"\"login\""));
+        assert!(!names_it && !rig::is_banned(&response));
+    }
+    layer.clone().live().replace_policies([strict(Ban::whole_layer).metered()]).expect("it is supported");
+    let response = one(&layer, Method::GET).await;
+    assert!(response.is_admitted() && response.headers().is_empty(), "{:?}", response.headers());
+    assert!(one(&layer, Method::POST).await.is_admitted(), "its unit is there");
+}
+
+#[tokio::test]
+async fn allowed_clients_and_where_only_its_own_requests_are_banned_the_others_are_not_refused() {
+    let layer = rig::layer([strict(Ban::whole_layer)]);
+    ban_by_refusals(&layer).await;
+    let allow = AccessList::parse(["10.0.0.0/8"]).expect("a network");
+    layer.clone().live().replace_policies([strict(Ban::whole_layer).allow(allow)]).expect("it is supported");
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    layer.clone().live().replace_policies([strict(|ban| ban)]).expect("it is supported");
+    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(rig::is_banned(&one(&layer, Method::POST).await));
+}
+
+#[test]
+fn a_ban_by_failures_that_refusals_extend_is_an_error() {
+    let policy = others().ban_failures(Ban::new(1, MINUTE, 10 * MINUTE).extending(), Count::all());
+    let error = RateLimitLayer::try_new(memory(&ManualClock::new()), policy).expect_err("it has no effect").to_string();
+    assert!(error.ends_with("a ban by failures is not extended: remove extending"), "{error}");
 }

@@ -2,9 +2,6 @@
 
 mod asked;
 #[cfg(feature = "axum")]
-mod bans;
-mod counters;
-#[cfg(feature = "axum")]
 mod failures;
 #[cfg(feature = "axum")]
 mod inside;

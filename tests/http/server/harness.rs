@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -22,9 +21,7 @@ pub(crate) struct Server {
     /// What it printed when it was ready.
     pub(crate) ready: String,
     address: String,
-    pub(crate) log: Log,
-    /// Reads the log: a server whose log nobody reads stops when the pipe is full.
-    reader: Option<JoinHandle<()>>,
+    log: Arc<Mutex<String>>,
 }
 
 impl Server {
@@ -36,16 +33,19 @@ impl Server {
         let mut process = command.spawn().expect("the server can be started");
         let stdout = BufReader::new(process.stdout.take().expect("its output is piped"));
         let stderr = BufReader::new(process.stderr.take().expect("its log is piped"));
-        let log = Log::default();
-        let reader = std::thread::spawn({
-            let log = log.clone();
-            move || stderr.lines().map_while(Result::ok).for_each(|line| log.push(&line))
+        // A server whose log nobody reads stops when the pipe is full.
+        let log = Arc::<Mutex<String>>::default();
+        let lines = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                *lines.lock().expect("no reader panics") += &(line + "\n");
+            }
         });
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         let ready = lines.recv_timeout(PATIENCE).expect("the server says that it is ready");
         let address = ready.split_once("http://").and_then(|(_, rest)| rest.split_once(',')).expect("an address").0;
-        Self { process, address: address.to_owned(), ready, log, reader: Some(reader) }
+        Self { process, address: address.to_owned(), ready, log }
     }
 
     pub(crate) fn uri(&self, path: &str) -> String {
@@ -80,11 +80,24 @@ impl Server {
         assert!(Command::new("sh").args(["-c", &kill]).status().expect("sh runs").success());
     }
 
-    /// Waits for its end; what it logged is returned too.
-    pub(crate) fn end(&mut self) -> (ExitStatus, String) {
-        let status = ended(&mut self.process);
-        self.reader.take().expect("a server ends once").join().expect("its log is read");
-        (status, self.log.text())
+    /// Waits for its end, which is a success.
+    pub(crate) async fn ends_well(mut self) {
+        let ends = move || assert!(ended(&mut self.process).success(), "{}", self.log());
+        tokio::task::spawn_blocking(ends).await.unwrap();
+    }
+
+    /// What it has logged so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().expect("no reader panics").clone()
+    }
+
+    /// Waits until that many lines of its log hold `part`.
+    pub(crate) async fn logs(&self, part: &str, lines: usize) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.log().lines().filter(|line| line.contains(part)).count() < lines {
+            assert!(Instant::now() < deadline, "{part:?} is not logged {lines} times: {}", self.log());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 }
 
@@ -92,36 +105,6 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-    }
-}
-
-/// The lines a server has logged so far.
-#[derive(Clone, Default)]
-pub(crate) struct Log(Arc<Mutex<String>>);
-
-impl Log {
-    fn push(&self, line: &str) {
-        let mut log = self.0.lock().expect("no reader panics");
-        log.push_str(line);
-        log.push('\n');
-    }
-
-    pub(crate) fn text(&self) -> String {
-        self.0.lock().expect("no reader panics").clone()
-    }
-
-    /// How many lines hold `part`.
-    pub(crate) fn count(&self, part: &str) -> usize {
-        self.text().lines().filter(|line| line.contains(part)).count()
-    }
-
-    /// Waits until that many lines hold `part`.
-    pub(crate) async fn wait(&self, part: &str, lines: usize) {
-        let deadline = Instant::now() + PATIENCE;
-        while self.count(part) < lines {
-            assert!(Instant::now() < deadline, "{part:?} is not logged {lines} times: {}", self.text());
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
     }
 }
 

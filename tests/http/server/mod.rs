@@ -2,14 +2,10 @@
 
 #[cfg(target_os = "linux")]
 mod clock;
-mod explain;
-mod fleet;
+mod files;
 mod harness;
-mod policies;
-mod reload;
 
-use std::process::Output;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 
@@ -21,120 +17,40 @@ use crate::support::server::RedisServer;
 const NO_LIMITS: &str = "[server]\non_failure = \"deny\"\n";
 
 #[tokio::test]
-async fn every_endpoint_keeps_its_contract() {
-    let config = ConfigFile::new(NO_LIMITS);
-    let server = Server::start(&["--config", config.path()]);
-    for path in ["/", "/search", "/healthz"] {
-        let (status, text) = server.get(path).await;
-        assert_eq!(status, 200, "{path}");
-        assert!((1..80).contains(&text.len()), "{path}: {text}");
-    }
-    for (path, expected) in [
-        ("/status/418", 418),
-        ("/status/204", 204),
-        ("/status/999", 999),
-        ("/status/100", 400),
-        ("/status/1000", 400),
-        ("/status/x", 400),
-        ("/slow", 400),
-        ("/slow?ms=60001", 400),
-        ("/slow?ms=-1", 400),
-        ("/nowhere", 404),
-        ("/login", 405),
-    ] {
-        assert_eq!(server.get(path).await.0, expected, "{path}");
-    }
-    let start = Instant::now();
-    assert_eq!(server.get("/slow?ms=120").await.0, 200);
-    assert!(start.elapsed() >= Duration::from_millis(120));
-    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
-    for (kind, body, expected) in [
-        (form, "password=correct+horse", 200),
-        (form, "user=ada&password=correct%20horse", 200),
-        ("application/json; charset=utf-8", r#"{"user":"ada","password":"correct horse"}"#, 200),
-        (form, "password=wrong", 401),
-        (form, "", 401),
-        (json, r#"{"password":"wrong"}"#, 401),
-        (json, "{", 401),
-        (json, r#"{"password":7}"#, 401),
-        ("text/plain", "password=correct horse", 401),
-    ] {
-        let response = server.ask(Method::POST, "/login", &[("content-type", kind)], body).await;
-        assert_eq!(response.status(), expected, "{kind} {body}");
-    }
-}
-
-#[tokio::test]
 async fn the_built_in_limits_admit_ten_requests_and_then_tell_the_wait() {
     let server = Server::start(&[]);
     assert!(server.ready.contains("127.0.0.1:") && server.ready.contains("memory"), "{}", server.ready);
-    let client = Http::new();
     for left in (0..10).rev() {
-        let response = client.get(server.uri("/")).await;
-        assert_eq!(response.status(), 200);
+        let response = server.ask(Method::GET, "/", &[], "").await;
         let limits = line(response.headers(), "ratelimit");
         assert!(limits.starts_with(&format!("\"ip\";r={left};t=")), "{limits}");
     }
-    let refused = client.get(server.uri("/search")).await;
+    let refused = server.ask(Method::GET, "/nowhere", &[], "").await;
     assert_eq!(refused.status(), 429);
     let wait: u64 = line(refused.headers(), "retry-after").parse().expect("a number");
     assert!((1..=6).contains(&wait), "a unit returns every 6 s: {wait}");
-    assert_eq!(server.get("/nowhere").await.0, 429, "what matches no route is limited too");
-    for _ in 0..20 {
-        let healthy = server.ask(Method::GET, "/healthz", &[], "").await;
-        assert_eq!(healthy.status(), 200);
-        assert!(!healthy.headers().contains_key("ratelimit"), "a health check is not limited");
-    }
+    let healthy = server.ask(Method::GET, "/healthz", &[], "").await;
+    assert_eq!((healthy.status().as_u16(), line(healthy.headers(), "ratelimit")), (200, ""), "it is not limited");
     assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim")]).await, 200);
     for proxied in [("forwarded", "for=203.0.113.1"), ("x-forwarded-for", "203.0.113.1"), ("via", "1.1 proxy")] {
         assert_eq!(server.status("/rate_limit", &[("x-api-key", "victim"), proxied]).await, 403, "{proxied:?}");
     }
-}
-
-#[cfg(feature = "metrics")]
-#[tokio::test]
-async fn metrics_can_be_scraped_and_are_not_limited() {
-    let server = Server::start(&[]);
-    for _ in 0..12 {
-        server.get("/").await;
+    #[cfg(feature = "metrics")]
+    {
+        let (status, metrics) = server.get("/metrics").await;
+        assert_eq!(status, 200);
+        let refusals = r#"tollgate_policy_refusals_total{policy="ip",mode="enforce"} 1"#;
+        assert!(metrics.lines().any(|line| line == refusals), "{metrics}");
     }
-    let (status, text) = server.get("/metrics").await;
-    assert_eq!(status, 200);
-    for line in [
-        "# TYPE tollgate_decisions_total counter",
-        r#"tollgate_decisions_total{source="store",verdict="allowed"} 10"#,
-        r#"tollgate_decisions_total{source="store",verdict="refused"} 2"#,
-        r#"tollgate_policy_refusals_total{policy="ip",mode="enforce"} 2"#,
-        r#"tollgate_policy_refusals_total{policy="route",mode="enforce"} 0"#,
-        r#"tollgate_decision_seconds_bucket{source="store",le="+Inf"} 12"#,
-        r#"tollgate_store_failures_total{kind="timeout"} 0"#,
-        "tollgate_breakers_open 0",
-    ] {
-        assert!(text.lines().any(|told| told == line), "{line:?} is not in\n{text}");
-    }
-}
-
-#[tokio::test]
-async fn it_says_which_store_it_uses_wherever_the_url_comes_from() {
-    let redis = RedisServer::start();
-    let flag = Server::start(&["--redis", &redis.url()]);
-    assert!(flag.ready.contains("redis"), "{}", flag.ready);
-    assert_eq!(flag.get("/").await.0, 200);
-    let keys = redis.keys();
-    assert_eq!(keys.len(), 2, "an IP and a route: {keys:?}");
-    assert!(keys.iter().all(|key| key.starts_with("example-server:{")), "no other service counts with it: {keys:?}");
-
-    let mut by_environment = command(&[]).env("REDIS_URL", "nonsense").spawn().unwrap();
-    assert_eq!(ended(&mut by_environment).code(), Some(2), "the environment is read");
 }
 
 #[track_caller]
 fn refused(arguments: &[&str], fragments: &[&str]) {
     let mut process = command(arguments).spawn().expect("the server can be started");
     assert_eq!(ended(&mut process).code(), Some(2), "{arguments:?}");
-    let Output { stdout, stderr, .. } = process.wait_with_output().expect("its output is piped");
-    let text = String::from_utf8(stderr).expect("it is text");
-    assert_eq!((stdout.len(), text.lines().count()), (0, 1), "{arguments:?}: {text}");
+    let output = process.wait_with_output().expect("its output is piped");
+    let text = String::from_utf8(output.stderr).expect("it is text");
+    assert_eq!((output.stdout.len(), text.lines().count()), (0, 1), "{arguments:?}: {text}");
     for fragment in fragments {
         assert!(text.contains(fragment), "{arguments:?}: {text} does not say {fragment:?}");
     }
@@ -143,66 +59,23 @@ fn refused(arguments: &[&str], fragments: &[&str]) {
 #[test]
 fn bad_input_is_told_in_one_line_and_ends_with_2() {
     refused(&["--port", "80"], &["\"--port\"", "usage:", "--addr"]);
-    refused(&["extra"], &["\"extra\"", "usage:"]);
     refused(&["--config"], &["--config lacks a value", "usage:"]);
     refused(&["--addr", "127.0.0.1:99999"], &["\"127.0.0.1:99999\"", "invalid port", "HOST:PORT"]);
-    refused(&["--addr=nonsense"], &["\"nonsense\"", "HOST:PORT"]);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&["--addr", &address], &[&address, "in use"]);
     refused(&["--config", "/nowhere/a\nb.toml"], &["/nowhere/a\\nb.toml", "No such file"]);
     let config = ConfigFile::new("[[policy]]\nname = \"ip\"\nlimit = 0\nwindow = \"60s\"\n");
     refused(&["--config", config.path()], &[config.path(), "line 3: limit 0"]);
-    let broken = ConfigFile::new("[[policy]\n");
-    refused(&["--config", broken.path()], &["line 1"]);
     refused(&["--redis", "nonsense"], &["redis://"]);
-}
-
-#[tokio::test]
-async fn a_wrong_password_is_logged_and_not_shown_while_it_limits_by_itself() {
-    let redis = RedisServer::start_with_password("right");
-    let server = Server::start(&["--redis", &redis.url().replace("right", "hunter2")]);
-    assert_eq!(server.get("/").await.0, 200);
-    server.log.wait("assword", 1).await;
-    assert!(!server.log.text().contains("hunter2"), "{}", server.log.text());
-}
-
-#[tokio::test]
-async fn servers_that_start_while_redis_is_away_limit_by_themselves_and_share_limits_once_it_is_there() {
-    let mut redis = RedisServer::start();
-    redis.kill();
-    let three = ConfigFile::new(&POLICY.replace("500", "3"));
-    let servers = [0, 1].map(|_| Server::start(&["--redis", &redis.url(), "--config", three.path()]));
-    for server in &servers {
-        for expected in [200, 200, 200, 429, 429] {
-            assert_eq!(server.get("/").await.0, expected, "each limits by itself");
-        }
-    }
-    redis.restart();
-    let (start, mut admitted) = (Instant::now(), 0);
-    // Every request is refused locally, so what is admitted was asked of Redis.
-    while admitted < 3 {
-        assert!(start.elapsed() < Duration::from_millis(2_500), "{admitted} admitted: limits are not shared");
-        for server in &servers {
-            admitted += usize::from(server.get("/").await.0 == 200);
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let (took, start) = (start.elapsed(), Instant::now());
-    while start.elapsed() < Duration::from_secs(1) {
-        for server in &servers {
-            assert_eq!(server.get("/").await.0, 429, "both count on one counter: {took:?}");
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(redis.keys().len(), 1, "{:?}", redis.keys());
-    println!("limits were shared {took:?} after Redis answered");
+    let mut by_environment = command(&[]).env("REDIS_URL", "nonsense").spawn().unwrap();
+    assert_eq!(ended(&mut by_environment).code(), Some(2), "the environment is read");
 }
 
 #[tokio::test]
 async fn both_signals_stop_it_cleanly() {
     for signal in ["TERM", "INT"] {
-        let mut server = Server::start(&[]);
+        let server = Server::start(&[]);
         let idle = Http::new();
         assert_eq!(idle.get(server.uri("/")).await.status(), 200);
         let slow = server.uri("/slow?ms=900");
@@ -210,9 +83,7 @@ async fn both_signals_stop_it_cleanly() {
         tokio::time::sleep(Duration::from_millis(300)).await;
         server.signal(signal);
         assert_eq!(under_way.await.unwrap(), 200, "a request under way is finished");
-        let (status, log) = tokio::task::spawn_blocking(move || server.end()).await.unwrap();
-        assert_eq!(status.code(), Some(0), "{signal}: {log}");
-        assert!(log.contains("stopping"), "{log}");
+        server.ends_well().await;
     }
 }
 
@@ -227,6 +98,7 @@ async fn race() -> (usize, usize, usize) {
     let redis = RedisServer::start();
     let config = ConfigFile::new(&format!("{POLICY}\n{NO_LIMITS}"));
     let servers = [0, 1].map(|_| Server::start(&["--redis", &redis.url(), "--config", config.path()]));
+    assert!(servers[0].ready.contains("redis"), "{}", servers[0].ready);
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..CONNECTIONS {
         let (client, uri) = (Http::new(), servers[number % 2].uri("/"));
@@ -241,7 +113,7 @@ async fn race() -> (usize, usize, usize) {
     let statuses = clients.join_all().await.concat();
     let count = |status: u16| statuses.iter().filter(|seen| **seen == status).count();
     let keys = redis.keys();
-    assert_eq!(keys.len(), 1, "{keys:?}");
+    assert!(keys.len() == 1 && keys[0].starts_with("example-server:{"), "no other service counts with it: {keys:?}");
     assert!(redis.ask::<i64>(&["PTTL", &keys[0]]) > 0, "the one counter expires");
     (count(200), count(429), count(503))
 }
@@ -258,10 +130,8 @@ async fn two_servers_on_one_redis_admit_exactly_the_limit() {
         assert!(admitted <= LIMIT, "{admitted} admitted, {undecided} undecided");
         assert!(admitted + undecided >= LIMIT, "{admitted} admitted, {undecided} undecided");
         if undecided == 0 {
-            assert_eq!((admitted, refused), (LIMIT, REQUESTS - LIMIT));
             return;
         }
-        eprintln!("{undecided} requests were not decided in time: once more");
     }
     panic!("in none of {RUNS} runs did Redis decide every request in time: is the machine overloaded?");
 }

@@ -9,29 +9,20 @@ use crate::support::slow::many;
 /// Requests of a kind in which an application sees a client.
 const REQUESTS: [usize; 2] = [1_500, 100_000];
 
-/// Bytes that choose what a request is.
-const BYTES: usize = 64;
-
-pub(crate) fn number(variable: &str, otherwise: usize) -> usize {
-    let Ok(text) = env::var(variable) else { return otherwise };
-    text.parse().unwrap_or_else(|_| panic!("{variable} is {text:?}, and has to be a number"))
-}
-
 pub(crate) fn seed() -> u64 {
-    let made = usize::try_from(fastrand::u64(..) >> 1).expect("a number of 63 bits");
-    number("SEED", made) as u64
+    env::var("SEED").map_or_else(|_| fastrand::u64(..), |seed| seed.parse().expect("SEED is a number"))
 }
 
 /// The bytes of a request by its number.
-pub(crate) fn bytes(seed: u64, number: usize) -> [u8; BYTES] {
-    let mut bytes = [0; BYTES];
+pub(crate) fn bytes(seed: u64, number: usize) -> [u8; 64] {
+    let mut bytes = [0; 64];
     fastrand::Rng::with_seed(seed.wrapping_add(number as u64)).fill(&mut bytes);
     bytes
 }
 
 /// Checks that the clients of a kind have one counter each, and are told apart in spite of it.
 fn prove(kind: &Kind, seed: u64) {
-    let wanted = number("REQUESTS", many(REQUESTS));
+    let wanted = many(REQUESTS);
     let mut ledger = Ledger::new(kind, 1);
     for number in 0..wanted * 10 {
         let found = ledger.next(&mut Choices::new(&bytes(seed, number)));
@@ -41,9 +32,8 @@ fn prove(kind: &Kind, seed: u64) {
         }
     }
     let tally = ledger.tally;
-    println!("{}: {tally} (SEED={seed})", kind.name);
-    assert!(tally.requests >= wanted, "{}: too few requests name a client: {tally}", kind.name);
-    assert!(tally.certain * 5 > tally.keys, "{}: too few keys are certain: {tally}", kind.name);
+    assert!(tally.requests >= wanted, "{}: too few requests name a client: {tally:?} (SEED={seed})", kind.name);
+    assert!(tally.certain * 5 > tally.keys, "{}: too few keys are certain: {tally:?} (SEED={seed})", kind.name);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What a layer looks up for itself: shielded, by the raw value, and in bounded time.
 
 mod flights;
-mod logs;
 mod looks;
 mod raw;
 mod rig;

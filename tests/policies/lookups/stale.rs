@@ -18,26 +18,18 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_result_is_used_while_the_fresh_one_is_late() {
-    let directory = Directory::default();
     // Long before a long timeout, too.
-    let layer = layer(tiered(directory.then(ms(40), Ok(NEW)).timeout(ms(1_000))));
-    assert_eq!(limit(&layer, "ada").await, 200_000);
-    advance(MINUTE).await;
-    let start = Instant::now();
-    assert_eq!(limit(&layer, "ada").await, 200_000);
-    assert!((ms(10)..=ms(12)).contains(&start.elapsed()), "{:?}", start.elapsed());
-    assert_eq!(limit(&layer, "ada").await, 200_000);
-    assert!(start.elapsed() <= ms(12), "one request waits for it: {:?}", start.elapsed());
-    sleep(ms(40)).await;
-    assert_eq!((limit(&layer, "ada").await, directory.asked()), (300_000, 2));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_expired_result_is_replaced_by_one_that_is_not_late() {
-    let layer = layer(tiered(Directory::default().then(ms(8), Ok(NEW))));
-    assert_eq!(limit(&layer, "ada").await, 200_000);
-    advance(MINUTE).await;
-    assert_eq!(limit(&layer, "ada").await, 300_000);
+    for (late, is_used) in [(40, true), (70, true), (8, false)] {
+        let directory = Directory::default();
+        let layer = layer(tiered(directory.then(ms(late), Ok(NEW)).timeout(ms(1_000))));
+        assert_eq!(limit(&layer, "ada").await, 200_000);
+        advance(MINUTE).await;
+        let (start, expected) = (Instant::now(), if is_used { 200_000 } else { 300_000 });
+        assert_eq!([limit(&layer, "ada").await, limit(&layer, "ada").await], [expected; 2], "{late} ms");
+        assert!(start.elapsed() <= ms(12), "one request waits for it: {:?}", start.elapsed());
+        sleep(ms(late)).await;
+        assert_eq!((limit(&layer, "ada").await, directory.asked()), (300_000, 2));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! What a policy's options do to requests: through the layer, on memory and on Redis.
+//! What a policy's options do to requests, through the layer: the conformance suite shows that stores decide alike.
 
 mod built;
 mod calls;

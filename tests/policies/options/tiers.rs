@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::Request;
 use tollgate::{Policy, Quota, key};
 
-use crate::rig::{HOUR, Rig, Text, and, line, now, on_each_store, statuses, with};
+use crate::rig::{HOUR, Rig, Text, and, each, line, send, service, statuses, with};
 use crate::support::time::at;
 
 const FREE: Quota = Quota::fixed_window(2, HOUR);
@@ -26,7 +26,7 @@ fn plans<const N: usize>(own: Quota, plans: [(&'static str, Quota); N]) -> Polic
 
 #[test]
 fn a_closure_chooses_the_quota_and_otherwise_it_is_the_policys_own() {
-    let service = Rig::memory().service([plans(FREE, [("pro", PRO), ("one", Quota::fixed_window(1, HOUR))])]);
+    let service = service(plans(FREE, [("pro", PRO), ("one", Quota::fixed_window(1, HOUR))]));
     for (plan, status, limit, left) in [
         ("none", 200, "2", "1"),
         ("pro", 200, "5", "3"),
@@ -34,7 +34,7 @@ fn a_closure_chooses_the_quota_and_otherwise_it_is_the_policys_own() {
         ("one", 429, "1", "0"),
         ("pro", 200, "5", "2"),
     ] {
-        let response = now(&service, by(plan));
+        let response = send(&service, by(plan));
         assert_eq!(response.status(), status, "{plan}");
         assert_eq!(line(&response, "ratelimit-policy"), format!(r#""user";q={limit};w=3600"#), "{plan}");
         assert_eq!(line(&response, "x-ratelimit-limit"), limit, "{plan}");
@@ -42,62 +42,38 @@ fn a_closure_chooses_the_quota_and_otherwise_it_is_the_policys_own() {
     }
 }
 
-/// The statuses of requests by one plan, and then by another.
-async fn changed(rig: &Rig, before: Quota, after: Quota, counts: (usize, usize)) -> Vec<u16> {
-    let service = rig.service([plans(before, [("after", after)])]);
-    rig.clock.set(at(0));
-    let before = (0..counts.0).map(|_| by("before"));
-    statuses(&service, before.chain((0..counts.1).map(|_| by("after")))).await
+#[test]
+fn another_limit_or_burst_keeps_the_units_used() {
+    let daily = Quota::token_bucket(2, HOUR * 2);
+    for (low, high) in each(2).into_iter().zip(each(5)).chain([(daily, daily.burst(5))]) {
+        let rig = Rig::new();
+        let service = rig.service([plans(low, [("pro", high)])]);
+        rig.clock.set(at(0));
+        let plans = ["none", "none", "none", "pro", "pro", "pro", "pro", "none"].map(by);
+        assert_eq!(statuses(&service, plans), [200, 200, 429, 200, 200, 200, 429, 429], "{low}");
+    }
 }
 
-#[tokio::test]
-async fn another_limit_or_burst_keeps_the_units_used() {
-    let bucket = Quota::token_bucket(2, HOUR);
-    on_each_store(async |rig| {
-        for (low, high) in [
-            (FREE, PRO),
-            (bucket, Quota::token_bucket(5, HOUR)),
-            (Quota::token_bucket(2, HOUR * 2), Quota::token_bucket(2, HOUR * 2).burst(5)),
-            (Quota::sliding_window(2, HOUR), Quota::sliding_window(5, HOUR)),
-            (Quota::sliding_log(2, HOUR), Quota::sliding_log(5, HOUR)),
-        ] {
-            let expected = [200, 200, 200, 200, 200, 429];
-            assert_eq!(changed(rig, low, high, (2, 4)).await, expected, "{} {low}", rig.name);
-            assert_eq!(changed(rig, high, low, (0, 1)).await, [429], "{} {low}", rig.name);
-        }
-    })
-    .await;
-    assert_eq!(changed(&Rig::memory(), PRO, FREE, (1, 2)).await, [200, 200, 429]);
-}
-
-#[tokio::test]
-async fn another_window_or_algorithm_starts_fresh_and_the_old_one_is_kept() {
-    let others = [
-        ("daily", Quota::fixed_window(2, HOUR * 24)),
-        ("log", Quota::sliding_log(2, HOUR)),
-        ("window", Quota::sliding_window(2, HOUR)),
-        ("bucket", Quota::token_bucket(2, HOUR)),
-    ];
-    on_each_store(async |rig| {
-        let service = rig.service([plans(FREE, others)]);
-        for plan in ["none", "daily", "log", "window", "bucket"] {
-            assert_eq!(statuses(&service, [plan; 3].map(by)).await, [200, 200, 429], "{}: {plan}", rig.name);
-            assert_eq!(statuses(&service, [by("none")]).await, [429], "{}: {plan}", rig.name);
-        }
-    })
-    .await;
+#[test]
+fn another_window_or_algorithm_starts_fresh_and_the_old_one_is_kept() {
+    let [_, bucket, window, log] = each(2);
+    let others = [("daily", Quota::fixed_window(2, HOUR * 24)), ("log", log), ("window", window), ("bucket", bucket)];
+    let service = service(plans(FREE, others));
+    for plan in ["none", "daily", "log", "window", "bucket"] {
+        assert_eq!(statuses(&service, [plan, plan, plan, "none"].map(by)), [200, 200, 429, 429], "{plan}");
+    }
 }
 
 #[test]
 fn what_a_refusal_says_of_the_wait_is_by_the_tier() {
     let bucket = |seconds| Quota::token_bucket(1, Duration::from_secs(seconds));
-    let service = Rig::memory().service([plans(bucket(10), [("slow", bucket(40))])]);
+    let waiting = service(plans(bucket(10), [("slow", bucket(40))]));
     for (plan, wait) in [("none", "10"), ("slow", "40")] {
-        assert_eq!(now(&service, by(plan)).status(), 200);
-        assert_eq!(line(&now(&service, by(plan)), "retry-after"), wait);
+        assert_eq!(statuses(&waiting, [by(plan)]), [200]);
+        assert_eq!(line(&send(&waiting, by(plan)), "retry-after"), wait);
     }
-    let service = Rig::memory().service([plans(PRO, [("small", FREE)]).cost(3)]);
-    let refused = now(&service, by("small"));
+    let costly = service(plans(PRO, [("small", FREE)]).cost(3));
+    let refused = send(&costly, by("small"));
     assert_eq!((refused.status().as_u16(), line(&refused, "retry-after")), (429, ""), "the cost never fits");
-    assert_eq!(now(&service, by("none")).status(), 200);
+    assert_eq!(statuses(&costly, [by("none")]), [200]);
 }

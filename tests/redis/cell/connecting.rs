@@ -6,8 +6,8 @@ use tollgate::store::{Change, RedisStoreBuilder, Store};
 use tollgate::{Error, Limiter, RedisStore, Rule};
 use tollgate_redis_cell::RedisCellStore;
 
-use super::rig::{THREE, decide, server};
-use crate::support::checks::check;
+use super::rig::{THREE, server, take};
+use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
 async fn refusal(settings: RedisStoreBuilder, url: &str) -> Error {
@@ -41,14 +41,15 @@ async fn a_user_needs_no_more_than_is_documented_and_without_it_is_told_so() {
         let _: String = server.ask(&command);
     };
     define("limiter", &["~tollgate:*", "+cl.throttle", "+del"]);
-    define("other", &["~tollgate:*", "+cl.throttle", "+del", "+select"]);
-    for (url, lazy) in [(url("limiter", ""), true), (url("limiter", ""), false), (url("other", "/1"), true)] {
-        let settings = RedisStore::builder().timeout(Duration::from_secs(5)).without_scripts();
+    define("other", &["~shop:*", "+cl.throttle", "+del", "+select"]);
+    let rows = [("limiter", "", true, "tollgate"), ("limiter", "", false, "tollgate"), ("other", "/1", true, "shop")];
+    for (user, database, lazy, prefix) in rows {
+        let settings = RedisStore::builder().timeout(Duration::from_secs(5)).without_scripts().prefix(prefix);
         let settings = if lazy { settings.lazy() } else { settings };
-        let store = RedisCellStore::connect(settings.connect(&url).await.unwrap()).await.unwrap();
-        let decided = decide(&store, check("ada", THREE, 1)).await.unwrap();
+        let store = RedisCellStore::connect(settings.connect(&url(user, database)).await.unwrap()).await.unwrap();
+        let decided = take(&store, "ada", 1).await.unwrap();
         assert_eq!(decided.decision.outcomes()[0].remaining(), 2);
-        store.adjust(&check("ada", THREE, 1).counter, Change::Reset).wait().await.unwrap();
+        store.adjust(&counter("ada", THREE), Change::Reset).wait().await.unwrap();
     }
 
     define("reader", &["~*", "+@read"]);
@@ -66,15 +67,4 @@ async fn a_redis_store_without_scripts_decides_no_policies_by_itself() {
     assert!(error.is_invalid(), "{error:#}");
     assert_says(&error, &["without_scripts"]);
     assert_eq!(server.scripts(), 0);
-}
-
-#[tokio::test]
-async fn keys_have_the_prefix_of_the_redis_store() {
-    let server = server();
-    let redis =
-        RedisStore::builder().timeout(Duration::from_secs(5)).prefix("shop").connect(&server.url()).await.unwrap();
-    assert_eq!(redis.prefix(), "shop");
-    let store = RedisCellStore::connect(redis).await.unwrap();
-    drop(decide(&store, check("ada", THREE, 1)).await.unwrap());
-    assert!(server.keys().contains(&"shop:{key:ada}:policy:1c3600s".to_owned()), "{:?}", server.keys());
 }

@@ -7,4 +7,3 @@ mod connecting;
 mod module;
 mod requests;
 mod rig;
-mod twins;

@@ -1,11 +1,10 @@
 //! The module redis-cell, built once from cargo's copy of its source.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-use std::{env, process, thread};
+use std::{env, process};
 
 const VERSION: &str = "0.2.2";
 const MANIFEST: &str = r#"[package]
@@ -18,9 +17,6 @@ redis-cell = "=0.2.2"
 "#;
 /// What the module was built and tried with: `cargo generate-lockfile` for the manifest above.
 const LOCK: &str = include_str!("module.lock");
-
-/// A build takes seconds; the first one downloads the sources.
-const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Where the module is.
 ///
@@ -45,25 +41,19 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
     for (file, text) in [("Cargo.toml", MANIFEST), ("Cargo.lock", LOCK), ("src/lib.rs", "")] {
         write(&folder.join(file), text);
     }
-    let log = folder.join(format!("log-{}", process::id()));
     // As a mere dependency it would be linked to the standard library in a file of its own.
     let arguments = ["rustc", "--release", "--locked", "-p", "redis-cell", "--crate-type", "cdylib", "--target-dir"];
-    let cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let built = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
         .args(arguments)
         .arg(folder.join("target"))
         .current_dir(folder)
         .env_remove("CARGO_BUILD_TARGET")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(&log).expect("the folder of the tests can be written"))
-        .spawn()
+        .output()
         .expect("these tests need cargo, to build redis-cell");
-    let built = succeeds(cargo);
-    let told = fs::read_to_string(&log).unwrap_or_default();
-    let _ = fs::remove_file(&log);
-    if built && module.exists() {
+    if built.status.success() && module.exists() {
         return Ok(module);
     }
+    let told = String::from_utf8_lossy(&built.stderr);
     Err(format!("redis-cell {VERSION} cannot be built, which takes cargo, a C compiler and, once, crates.io:\n{told}"))
 }
 
@@ -72,18 +62,4 @@ fn write(path: &Path, text: &str) {
     let part = path.with_extension(format!("part-{}", process::id()));
     fs::create_dir_all(path.parent().expect("it is in a folder")).expect("the folder of the tests can be written");
     fs::write(&part, text).and_then(|()| fs::rename(&part, path)).expect("the folder of the tests can be written");
-}
-
-/// Whether it ends well, and in time.
-fn succeeds(mut cargo: Child) -> bool {
-    let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        if let Some(status) = cargo.try_wait().expect("a child can be asked") {
-            return status.success();
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    let _ = cargo.kill();
-    let _ = cargo.wait();
-    false
 }

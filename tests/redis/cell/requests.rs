@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use tollgate::{Decision, Quota, RateLimitLayer, Source};
+use tollgate::{Decision, Quota, Source};
 
-use super::rig::{THREE, app, by_user, line, send, server, store};
+use super::rig::{THREE, app, by_user, line, send, server};
 
 #[tokio::test]
 async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
     let server = server();
-    let app = app(&RateLimitLayer::new(store(&server).await, by_user(THREE)).expose_decisions());
+    let app = app(&server, by_user(THREE)).await;
     for left in ["2", "1", "0"] {
         let response = send(&app, "ada").await;
         assert_eq!(response.status(), 200);
@@ -29,11 +29,7 @@ async fn a_burst_is_admitted_and_then_refused_with_a_true_wait() {
 #[tokio::test]
 async fn who_waits_as_long_as_told_is_admitted_and_is_never_told_0() {
     let server = server();
-    let app = app(&RateLimitLayer::new(
-        store(&server).await,
-        by_user(Quota::token_bucket(2, Duration::from_secs(1)).burst(1)),
-    )
-    .expose_decisions());
+    let app = app(&server, by_user(Quota::token_bucket(2, Duration::from_secs(1)).burst(1))).await;
     assert_eq!(send(&app, "ada").await.status(), 200);
     let response = send(&app, "ada").await;
     assert_eq!((response.status().as_u16(), line(&response, "retry-after")), (429, "1"));
@@ -52,7 +48,7 @@ async fn a_cost_from_outside_never_takes_more_than_is_there_nor_gives_any() {
         Ok("wrapping") => (1 << 63) / 1_200_000_000_000 + 1,
         _ => 4,
     });
-    let app = app(&RateLimitLayer::new(store(&server).await, policy).expose_decisions());
+    let app = app(&server, policy).await;
     for user in ["most", "minus", "least", "wrapping", "four"] {
         let response = send(&app, user).await;
         assert_eq!(response.extensions().get::<Decision>().unwrap().source(), Source::Store, "{user}");

@@ -6,12 +6,13 @@ use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{Request, Response};
-use tollgate::store::{Ask, Check, Store, StoreDecision};
+use tollgate::store::{Ask, Store, StoreDecision};
 use tollgate::{Error, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tollgate_redis_cell::RedisCellStore;
 use tower::ServiceExt;
 
 use super::module::module;
+use crate::support::checks::check;
 use crate::support::server::RedisServer;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
@@ -31,19 +32,8 @@ pub(crate) async fn store(server: &RedisServer) -> RedisCellStore {
     RedisCellStore::connect(redis).await.expect("the server has the module")
 }
 
-pub(crate) async fn decide(store: &impl Store, check: Check) -> Result<StoreDecision, Error> {
-    store.decide(&[check], Ask::default()).wait().await
-}
-
-/// Checks that nothing is kept: what a look writes ends within the same millisecond.
-pub(crate) async fn assert_empty(server: &RedisServer) {
-    for _ in 0..200 {
-        if server.keys().is_empty() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("{:?} are there to stay", server.keys());
+pub(crate) async fn take(store: &RedisCellStore, key: &str, cost: u64) -> Result<StoreDecision, Error> {
+    store.decide(&[check(key, THREE, cost)], Ask::default()).wait().await
 }
 
 /// Counts by the header `x-user`.
@@ -51,8 +41,9 @@ pub(crate) fn by_user(quota: Quota) -> Policy {
     Policy::new("user", quota).key(key::header("x-user").plain())
 }
 
-pub(crate) fn app(layer: &RateLimitLayer) -> Router {
-    Router::new().route("/", get(async || "hello")).layer(layer.clone())
+pub(crate) async fn app(server: &RedisServer, policy: Policy) -> Router {
+    let layer = RateLimitLayer::new(store(server).await, policy).expose_decisions();
+    Router::new().route("/", get(async || "hello")).layer(layer)
 }
 
 pub(crate) async fn send(app: &Router, user: &str) -> Response<Body> {

@@ -2,27 +2,22 @@
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store, StoreDecision};
+use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store};
 use tollgate::{Ban, Outcome, RedisStore};
 
-use super::rig::{Cluster, PATIENCE, check_of, quota, wait_for};
+use super::rig::{Cluster, check_of, quota};
+use crate::stores::{PATIENCE, admitted, all_remaining, decide};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Three checks, each on another primary.
 fn checks(cluster: &Cluster, limits: [u64; 3]) -> [Check; 3] {
     [0, 1, 2].map(|place| check_of("apart", &cluster.key_on(place), quota(limits[place])))
 }
 
-async fn decide(store: &RedisStore, checks: &[Check]) -> StoreDecision {
-    store.decide(checks, Ask::default()).wait().await.expect("the Cluster is whole")
-}
-
-fn remaining(decided: &StoreDecision) -> Vec<u64> {
-    decided.decision.outcomes().iter().map(Outcome::remaining).collect()
-}
-
 async fn left(store: &RedisStore, checks: &[Check]) -> Vec<u64> {
     let looks: Vec<Check> = checks.iter().map(|check| check.clone().cost(0)).collect();
-    remaining(&decide(store, &looks).await)
+    all_remaining(&decide(store, &looks).await.decision)
 }
 
 #[tokio::test]
@@ -33,12 +28,12 @@ async fn a_decision_takes_from_all_slots_or_gives_back() {
     for taken in 1..=2 {
         let decided = decide(&store, &checks).await;
         assert!(decided.decision.is_allowed());
-        assert_eq!(remaining(&decided), [9 - taken, 2 - taken, 5 - taken]);
+        assert_eq!(all_remaining(&decided.decision), [9 - taken, 2 - taken, 5 - taken]);
     }
     for _ in 0..20 {
         let decided = decide(&store, &checks).await;
         assert!(!decided.decision.is_allowed() && decided.receipt.items().is_empty());
-        assert_eq!(remaining(&decided), [7, 0, 3], "as if nothing had been taken");
+        assert_eq!(all_remaining(&decided.decision), [7, 0, 3], "as if nothing had been taken");
         let fits: Vec<bool> = decided.decision.outcomes().iter().map(Outcome::is_allowed).collect();
         assert_eq!(fits, [true, false, true]);
         assert_eq!(left(&store, &checks).await, [7, 0, 3], "it was given back");
@@ -54,7 +49,7 @@ async fn a_decision_takes_from_all_slots_or_gives_back() {
     assert_eq!(left(&store, &checks).await, [7, 0, 1], "a receipt goes to every slot");
     // With a ban only this key is banned, and nothing is taken elsewhere.
     let mut banning = checks.clone();
-    banning[1].ban = Some(Box::new(BanCheck::new(Ban::new(2, Duration::from_secs(3_600), Duration::from_secs(3_600)))));
+    banning[1].ban = Some(Box::new(BanCheck::new(Ban::new(2, HOUR, HOUR))));
     for request in 1..6 {
         let decision = decide(&store, &banning).await.decision;
         let banned: Vec<bool> = decision.outcomes().iter().map(Outcome::is_banned).collect();
@@ -75,35 +70,6 @@ async fn concurrent_decisions_never_admit_more_than_any_limit() {
     let cluster = Cluster::start();
     let store = cluster.store(PATIENCE).await;
     let checks = checks(&cluster, [300, 40, 200]);
-    let asked = (0..8).map(|_| {
-        let (store, checks) = (store.clone(), checks.clone());
-        tokio::spawn(async move {
-            let mut allowed = 0;
-            for _ in 0..40 {
-                allowed += u64::from(decide(&store, &checks).await.decision.is_allowed());
-            }
-            allowed
-        })
-    });
-    let asked: Vec<_> = asked.collect();
-    let mut allowed = 0;
-    for task in asked {
-        allowed += task.await.unwrap();
-    }
-    assert_eq!(allowed, 40, "nothing else is short");
+    assert_eq!(admitted(std::slice::from_ref(&store), &checks, 8, 40).await, 40, "nothing else is short");
     assert_eq!(left(&store, &checks).await, [260, 0, 160], "all else was given back");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_caller_who_went_away_took_in_vain_is_given_back() {
-    let cluster = Cluster::start();
-    let store = cluster.store(PATIENCE).await;
-    let checks = checks(&cluster, [9, 1, 9]);
-    drop(decide(&store, &checks).await);
-    for _ in 0..10 {
-        let asked = tokio::time::timeout(Duration::from_micros(50), store.decide(&checks, Ask::default()).wait()).await;
-        drop(asked);
-    }
-    let settled = || tokio::task::block_in_place(|| futures::executor::block_on(left(&store, &checks)) == [8, 0, 8]);
-    wait_for("all is given back", settled);
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use futures::poll;
-use tollgate::store::{Ask, BreakerState, MaybeFuture, Store};
+use tollgate::store::BreakerState;
 use tollgate::{Decision, Key, Limiter, OnFailure, Policy, RateLimitLayer, RedisStore, Source};
 use tracing::Level;
 
-use super::rig::{Cluster, FIFTY, PATIENCE, check_of, quota, wait_for};
+use super::rig::Cluster;
+use crate::stores::{FIFTY, PATIENCE, cut, wait_for};
 use crate::support::log::Log;
 use crate::support::server::RedisServer;
 
@@ -25,8 +25,8 @@ const MOST: u32 = 5;
 fn cluster_that_stays() -> Cluster {
     let cluster = Cluster::start_with_replicas();
     for node in &cluster.nodes {
-        let (): () = node.ask(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
-        let (): () = node.ask(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]);
+        let (): () =
+            node.ask(&["CONFIG", "SET", "cluster-node-timeout", "60000", "cluster-replica-no-failover", "yes"]);
     }
     cluster
 }
@@ -39,15 +39,12 @@ struct App {
 }
 
 impl App {
-    async fn of(cluster: &Cluster) -> Self {
-        Self::with(cluster, |layer| layer).await
+    async fn of(cluster: &Cluster, budget: Duration) -> Self {
+        Self::with(cluster, budget, |layer| layer).await
     }
 
-    async fn with(cluster: &Cluster, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
-        Self::around(cluster.store(BUDGET).await, set)
-    }
-
-    fn around(store: RedisStore, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
+    async fn with(cluster: &Cluster, budget: Duration, set: impl FnOnce(RateLimitLayer) -> RateLimitLayer) -> Self {
+        let store = cluster.store(budget).await;
         let layer = set(RateLimitLayer::new(store.clone(), Policy::new("policy", FIFTY)));
         Self { store, limiter: layer.clone().live().limiter().only(["policy"]).expect("it is there"), layer }
     }
@@ -101,34 +98,11 @@ impl App {
 }
 
 #[tokio::test]
-async fn a_probe_whose_caller_leaves_before_it_is_sent_leaves_the_breaker_open() {
-    let cluster = cluster_that_stays();
-    let app = App::of(&cluster).await;
-    let key = cluster.key_on(1);
-    assert_eq!(app.source(&key).await, Source::Store);
-    cluster.nodes[1].pause();
-    app.break_open(&cluster, 1, &key).await;
-    let start = Instant::now();
-    loop {
-        let check = [check_of("policy", &key, FIFTY)];
-        let MaybeFuture::Pending(mut deciding) = app.store.decide(&check, Ask::default()) else { panic!("it waits") };
-        let waits = poll!(&mut deciding).is_pending();
-        if waits && app.state(&cluster, 1) == BreakerState::HalfOpen {
-            break;
-        }
-        drop(deciding);
-        assert!(start.elapsed() < PATIENCE, "nothing probes");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(app.state(&cluster, 1), BreakerState::Open);
-}
-
-#[tokio::test]
 async fn a_paused_primary_is_not_waited_for_the_others_decide_exactly_and_the_log_names_it_once_a_change() {
     let log = Log::default();
     let _noting = log.note(Level::INFO);
     let cluster = cluster_that_stays();
-    let app = App::of(&cluster).await;
+    let app = App::of(&cluster, BUDGET).await;
     let (mut own, other) = (cluster.keys_on(1, 50), cluster.key_on(2));
     // Of those over one key two are sent, and the others wait for the next call; other slots have calls of their own.
     own.extend(vec![own[0].clone(); 50]);
@@ -170,7 +144,7 @@ async fn all_primaries_killed_cost_no_decision_a_wait() {
     let log = Log::default();
     let _noting = log.note(Level::INFO);
     let mut cluster = cluster_that_stays();
-    let app = App::of(&cluster).await;
+    let app = App::of(&cluster, BUDGET).await;
     let keys: Vec<_> = (0..3).map(|place| cluster.key_on(place)).collect();
     cluster.nodes.iter_mut().for_each(RedisServer::kill);
     for (place, key) in keys.iter().enumerate() {
@@ -190,7 +164,7 @@ async fn all_primaries_killed_cost_no_decision_a_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_takes_over_is_asked_at_once() {
     let cluster = cluster_that_stays();
-    let app = App::of(&cluster).await;
+    let app = App::of(&cluster, BUDGET).await;
     let own = cluster.key_on(1);
     cluster.nodes[1].pause();
     app.break_open(&cluster, 1, &own).await;
@@ -210,7 +184,7 @@ async fn a_replica_that_takes_over_is_asked_at_once() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_that_was_cut_is_one_failure_however_many_calls_were_on_it() {
     let cluster = Cluster::start();
-    let app = Arc::new(App::around(cluster.store(PATIENCE).await, |layer| layer));
+    let app = Arc::new(App::of(&cluster, PATIENCE).await);
     let (own, primary) = (cluster.keys_on(1, 50), &cluster.nodes[1]);
     let ask_all = || {
         let (app, own) = (Arc::clone(&app), own.clone());
@@ -223,7 +197,7 @@ async fn a_connection_that_was_cut_is_one_failure_however_many_calls_were_on_it(
         wait_for("calls are held up", || primary.ask::<String>(&["INFO", "clients"]).contains("blocked_clients:1\r"));
         // For the others to be sent: the fewer are, the less is tested.
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let _: i64 = primary.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        cut(primary);
         let _: String = primary.ask(&["CLIENT", "UNPAUSE"]);
         let told = asked.await.unwrap();
         assert!(told.iter().filter(|source| **source == Source::Fallback).count() > 1, "{told:?}");
@@ -232,32 +206,11 @@ async fn a_connection_that_was_cut_is_one_failure_however_many_calls_were_on_it(
     assert_eq!(ask_all().await.unwrap(), vec![Source::Store; 50]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_decision_over_several_slots_takes_nothing_elsewhere_while_one_primary_is_not_asked() {
-    let cluster = cluster_that_stays();
-    let app = App::of(&cluster).await;
-    let (own, other) = (cluster.key_on(1), cluster.key_on(2));
-    cluster.nodes[1].pause();
-    app.break_open(&cluster, 1, &own).await;
-    let checks = [check_of("a", &other, quota(50)), check_of("b", &own, quota(50))];
-    let (before, start, mut asked) = (cluster.nodes[2].scripts(), Instant::now(), 0);
-    while app.state(&cluster, 1) == BreakerState::Open && start.elapsed() < BUDGET && asked < 10 {
-        let error = app.store.decide(&checks, Ask::default()).wait().await.expect_err("its primary is away");
-        let was_probe = error.is_timeout() && start.elapsed() >= BUDGET;
-        assert!(error.is_connection() || was_probe, "{error:#}");
-        asked += 1;
-    }
-    assert!(asked > 0, "there was no time to ask");
-    let probes = u64::from(app.state(&cluster, 1) == BreakerState::HalfOpen || start.elapsed() >= BUDGET);
-    assert!(cluster.nodes[2].scripts() - before <= 2 * probes, "{asked} were asked");
-    cluster.nodes[1].resume();
-}
-
 #[tokio::test]
 async fn to_admit_all_ends_for_the_slots_of_a_primary_too() {
     let mut cluster = cluster_that_stays();
     let allow_for = Duration::from_millis(1_500);
-    let app = App::with(&cluster, |layer| layer.on_failure(OnFailure::Allow).allow_for(allow_for)).await;
+    let app = App::with(&cluster, BUDGET, |layer| layer.on_failure(OnFailure::Allow).allow_for(allow_for)).await;
     let (own, other) = (cluster.key_on(1), cluster.key_on(2));
     cluster.nodes[1].kill();
     let (start, mut open) = (Instant::now(), 0);

@@ -3,12 +3,7 @@
 mod apart;
 mod breakers;
 mod failover;
-mod far;
-mod holding;
-mod lazy;
 mod moves;
 mod rig;
-mod settling;
-mod storm;
 mod tally;
 mod together;

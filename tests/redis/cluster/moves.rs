@@ -1,34 +1,52 @@
 //! Slots that move to another primary.
 
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-use tollgate::Outcome;
-use tollgate::store::{Ask, Store};
+use futures::future::{join, join_all};
+use tollgate::store::{Ask, BreakerState, Check, Store};
 
-use super::rig::{Cluster, PATIENCE, check_of, id, quota, remaining, take};
+use super::rig::{Cluster, check_of, id, quota};
+use crate::stores::{PATIENCE, all_remaining, decide, remaining, take};
 use crate::support::server::RedisServer;
 
 /// How long a slot stays on its way, before and after its keys.
 const PAUSE: Duration = Duration::from_millis(150);
 
-pub(super) fn set_slot(node: &RedisServer, slot: &str, what: &[&str]) {
-    let (): () = node.ask(&[&["CLUSTER", "SETSLOT", slot], what].concat());
+/// A slot on its way from one primary to another.
+pub(super) struct Moving<'a> {
+    from: &'a RedisServer,
+    to: &'a RedisServer,
+    slot: String,
 }
 
-/// Moves a slot with its keys, slowly.
-fn move_slot(cluster: &Cluster, slot: usize, from: usize, to: usize) {
-    let (from, to, slot) = (&cluster.nodes[from], &cluster.nodes[to], &slot.to_string());
-    set_slot(to, slot, &["IMPORTING", &id(from)]);
-    set_slot(from, slot, &["MIGRATING", &id(to)]);
-    std::thread::sleep(PAUSE);
-    for _ in 0..100 {
-        let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", slot, "1"]);
-        let Some(key) = keys.first() else { break };
-        let _: String = from.ask(&["MIGRATE", "127.0.0.1", &to.port().to_string(), key, "0", "5000"]);
-        std::thread::sleep(PAUSE);
+impl<'a> Moving<'a> {
+    pub(super) fn start(cluster: &'a Cluster, key: &str, [from, to]: [usize; 2]) -> Self {
+        let (from, to) = (&cluster.nodes[from], &cluster.nodes[to]);
+        let moving = Self { from, to, slot: cluster.slot_of(key).to_string() };
+        set_slot(to, &moving.slot, &["IMPORTING", &id(from)]);
+        set_slot(from, &moving.slot, &["MIGRATING", &id(to)]);
+        moving
     }
-    set_slot(to, slot, &["NODE", &id(to)]);
-    set_slot(from, slot, &["NODE", &id(to)]);
+
+    pub(super) fn keys(&self) -> Vec<String> {
+        self.from.ask(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "9"])
+    }
+
+    pub(super) fn migrate(&self, key: &str) {
+        let port = self.to.port().to_string();
+        let _: String = self.from.ask(&["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+
+    pub(super) fn end(&self) {
+        for node in [self.to, self.from] {
+            set_slot(node, &self.slot, &["NODE", &id(self.to)]);
+        }
+    }
+}
+
+pub(super) fn set_slot(node: &RedisServer, slot: &str, what: &[&str]) {
+    let (): () = node.ask(&[&["CLUSTER", "SETSLOT", slot], what].concat());
 }
 
 #[tokio::test]
@@ -37,7 +55,11 @@ async fn a_store_that_knows_an_old_place_asks_once_more_and_then_knows_the_new_o
     let store = cluster.store(PATIENCE).await;
     let key = cluster.key_on(2);
     drop(take(&store, &key, 10).await.unwrap());
-    move_slot(&cluster, cluster.slot_of(&key), 2, 0);
+    let moving = Moving::start(&cluster, &key, [2, 0]);
+    sleep(PAUSE);
+    moving.keys().iter().for_each(|key| moving.migrate(key));
+    sleep(PAUSE);
+    moving.end();
     assert_eq!(remaining(&store, &key).await, 40);
     let errors = || cluster.nodes[2].ask::<String>(&["INFO", "errorstats"]);
     let moved = |stats: String| stats.lines().find(|line| line.starts_with("errorstat_MOVED")).map(str::to_owned);
@@ -49,29 +71,46 @@ async fn a_store_that_knows_an_old_place_asks_once_more_and_then_knows_the_new_o
     assert_eq!(remaining(&store, &key).await, 35);
 }
 
+/// Decisions over each half of a slot that is half moved, over another slot of the same primary, and over two primaries.
 #[tokio::test]
-async fn keys_of_one_request_that_are_on_two_nodes_are_waited_for_and_nothing_is_taken_meanwhile() {
+async fn while_half_of_a_slot_moves_only_requests_over_both_halves_wait_and_every_counter_is_exact() {
     let cluster = Cluster::start();
-    let (store, patient) = (cluster.store(Duration::from_millis(200)).await, cluster.store(PATIENCE).await);
-    let key = cluster.key_on(0);
-    let checks = [check_of("a", &key, quota(9)), check_of("b", &key, quota(9))];
-    drop(store.decide(&checks, Ask::default()).wait().await.unwrap());
-    let (from, to, slot) = (&cluster.nodes[0], &cluster.nodes[1], &cluster.slot_of(&key).to_string());
-    set_slot(to, slot, &["IMPORTING", &id(from)]);
-    set_slot(from, slot, &["MIGRATING", &id(to)]);
-    let keys: Vec<String> = from.ask(&["CLUSTER", "GETKEYSINSLOT", slot, "9"]);
-    let migrate = |key: &str| {
-        let _: String = from.ask(&["MIGRATE", "127.0.0.1", &to.port().to_string(), key, "0", "5000"]);
-    };
-    migrate(&keys[0]);
-    let start = std::time::Instant::now();
-    let error = store.decide(&checks, Ask::default()).wait().await.expect_err("no node has both");
-    assert!(error.is_store() || error.is_timeout(), "{error:#}");
-    assert!(start.elapsed() < Duration::from_millis(700), "{:?}", start.elapsed());
-    let waiting = tokio::spawn(patient.decide(&checks, Ask::default()).wait());
-    tokio::time::sleep(PAUSE).await;
-    migrate(&keys[1]);
-    let decided = waiting.await.unwrap().expect("one node has both");
-    let left: Vec<u64> = decided.decision.outcomes().iter().map(Outcome::remaining).collect();
-    assert_eq!(left, [7, 7]);
+    let (hasty, patient) = (cluster.store(Duration::from_millis(300)).await, cluster.store(PATIENCE).await);
+    let (near, far) = (cluster.keys_on(0, 2), cluster.key_on(1));
+    let ample = |policy, key: &str| check_of(policy, key, quota(20_000));
+    let both = ["a", "b"].map(|policy| ample(policy, &near[0]));
+    let others = [
+        vec![both[0].clone()],
+        vec![both[1].clone()],
+        vec![ample("d", &near[1])],
+        vec![ample("e", &near[1]), ample("f", &far)],
+    ];
+    drop(decide(&patient, &both).await);
+    let moving = Moving::start(&cluster, &near[0], [0, 2]);
+    let keys = moving.keys();
+    let (moved, stays): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.contains(":a:"));
+    moved.iter().for_each(|key| moving.migrate(key));
+    let waiting = tokio::spawn(patient.decide(&both, Ask::default()).wait());
+    for _ in 0..3 {
+        let start = Instant::now();
+        let of_both = join_all((0..20).map(|_| hasty.decide(&both, Ask::default()).wait()));
+        // They come together, and share calls.
+        let of_others = join_all(others.iter().cycle().take(80).map(|checks| decide(&hasty, checks)));
+        let (of_both, of_others) = join(of_both, of_others).await;
+        assert!(start.elapsed() < Duration::from_millis(800), "{:?}", start.elapsed());
+        assert!(of_others.iter().all(|decided| decided.decision.is_allowed()));
+        for decided in of_both {
+            let error = decided.expect_err("no node has both");
+            assert!(error.is_store() || error.is_timeout(), "{error:#}");
+        }
+        assert!(hasty.breakers().iter().all(|(_, state)| *state == BreakerState::Closed), "{:?}", hasty.breakers());
+    }
+    stays.iter().for_each(|key| moving.migrate(key));
+    moving.end();
+    assert!(waiting.await.unwrap().expect("one node has both").decision.is_allowed());
+    let look = |checks: &[Check]| checks.iter().map(|check| check.clone().cost(0)).collect::<Vec<_>>();
+    for (checks, taken) in [(&both[..], 62), (&others[2], 60), (&others[3], 60)] {
+        let left = all_remaining(&decide(&patient, &look(checks)).await.decision);
+        assert!(left.iter().all(|left| *left == 20_000 - taken), "{left:?}");
+    }
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use tollgate::store::{Change, Store};
 
-use super::rig::{AMPLE, RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
+use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept};
+use crate::outages::REFUSALS;
+use crate::stores::{FIFTY, cut, take};
 use crate::support::checks::counter;
 use crate::support::server::RedisServer;
 
@@ -22,7 +24,7 @@ async fn outages_fail_decisions_in_time_end_within_a_second_and_leave_neither_co
             failure(&store).await;
         }
         let start = Instant::now();
-        let adjusting = store.adjust(&counter("ada", AMPLE), Change::Charge(1)).wait().await;
+        let adjusting = store.adjust(&counter("ada", FIFTY), Change::Charge(1)).wait().await;
         assert!(adjusting.is_err() && start.elapsed() < RETURN, "{adjusting:?} took {:?}", start.elapsed());
         server.restart();
         assert_returns(&store).await;
@@ -38,18 +40,19 @@ async fn outages_fail_decisions_in_time_end_within_a_second_and_leave_neither_co
     assert_returns(&store).await;
     assert_keeps(&server, used).await;
 
-    let (): () = server.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let [refuse, write] = REFUSALS[0];
+    let (): () = server.ask(refuse);
     let mut refused = 0;
     for _ in 0..20 {
         refused += u32::from(failure(&store).await.to_lowercase().contains("readonly"));
     }
     // On a busy machine some have no reply in time.
     assert!(refused >= 10, "{refused} of 20");
-    let (): () = server.ask(&["REPLICAOF", "NO", "ONE"]);
+    let (): () = server.ask(write);
     assert_returns(&store).await;
     for round in 0..50 {
-        let _: i64 = server.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        let _ = tokio::time::timeout(Duration::from_micros(20 * round), take(&store)).await;
+        cut(&server);
+        let _ = tokio::time::timeout(Duration::from_micros(20 * round), take(&store, "ada", 0)).await;
     }
     assert_returns(&store).await;
     assert_keeps(&server, used).await;

@@ -1,9 +1,7 @@
 //! Coming back to Redis by itself, and leaving nothing behind.
 
-mod clients;
 mod closures;
 mod dial;
-mod far;
 mod leaks;
 mod passwords;
 mod rig;

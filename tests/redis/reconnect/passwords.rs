@@ -1,5 +1,6 @@
 //! Passwords that change while stores are connected.
 
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 use tollgate::RedisStore;
 use tollgate::store::Credentials;
 
-use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept, take};
+use super::rig::{RETURN, assert_keeps, assert_returns, connect, failure, kept};
+use crate::stores::take;
 use crate::support::server::RedisServer;
 use crate::support::vault::Vault;
 
@@ -21,7 +23,7 @@ async fn a_changed_password_stops_no_connection_but_the_next_one_and_the_error_s
     assert_returns(&store).await;
     let before = kept(&server);
     change(&["resetpass", ">staple"]);
-    drop(take(&store).await.expect("the connection that there is stays"));
+    drop(take(&store, "ada", 1).await.expect("the connection that there is stays"));
     let _: i64 = server.ask(&["CLIENT", "KILL", "USER", "limiter"]);
     failure(&store).await;
     let mut named = 0;
@@ -42,7 +44,7 @@ async fn a_changed_password_stops_no_connection_but_the_next_one_and_the_error_s
 async fn longest_gap(store: RedisStore, done: Arc<AtomicBool>) -> Duration {
     let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
     while !done.load(Ordering::Relaxed) {
-        if take(&store).await.is_ok() {
+        if take(&store, "ada", 1).await.is_ok() {
             longest = longest.max(last.elapsed());
             last = Instant::now();
         }
@@ -81,11 +83,10 @@ async fn credentials_that_cannot_be_had_are_an_error_of_the_connection_in_time_t
     assert!(error.is_connection() && format!("{error:?}").contains("the vault is sealed"), "{error:?}");
 
     let start = Instant::now();
-    let never = || std::future::pending::<Result<Credentials, std::io::Error>>();
-    let error = RedisStore::builder().credentials(never).connect(&server.url()).await.expect_err("they never come");
+    let settings = || RedisStore::builder().credentials(pending::<Result<Credentials, std::io::Error>>);
+    let error = settings().connect(&server.url()).await.expect_err("they never come");
     assert!(error.is_timeout() && start.elapsed() < Duration::from_millis(1_500), "{error:#}: {:?}", start.elapsed());
-    let store = RedisStore::builder().credentials(never).lazy().connect(&server.url()).await.expect("the URL is one");
-    failure(&store).await;
+    failure(&settings().lazy().connect(&server.url()).await.expect("the URL is one")).await;
 }
 
 #[test]

@@ -3,15 +3,10 @@
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tollgate::store::{Ask, Store, StoreDecision};
-use tollgate::{Error, Quota, RedisStore};
+use tollgate::RedisStore;
 
-use crate::support::checks::check;
+use crate::stores::{take, time_to_decide};
 use crate::support::server::RedisServer;
-
-/// Hardly a unit returns during a test.
-pub(crate) const AMPLE: Quota = Quota::token_bucket(LIMIT, Duration::from_secs(30 * 86_400));
-pub(crate) const LIMIT: u64 = 50_000;
 
 /// Limiting goes on within this time of a working server's return.
 pub(crate) const RETURN: Duration = Duration::from_secs(1);
@@ -19,17 +14,13 @@ pub(crate) const RETURN: Duration = Duration::from_secs(1);
 const BOUND: Duration = Duration::from_millis(400);
 
 pub(crate) async fn connect(url: &str) -> RedisStore {
-    RedisStore::connect(url).await.expect("the server was started")
-}
-
-pub(crate) async fn take(store: &RedisStore) -> Result<StoreDecision, Error> {
-    store.decide(&[check("ada", AMPLE, 1)], Ask::default()).wait().await
+    RedisStore::builder().without_deny_cache().connect(url).await.expect("the server was started")
 }
 
 /// Checks that a decision fails in time; returns how, with all causes.
 pub(crate) async fn failure(store: &RedisStore) -> String {
     let start = Instant::now();
-    let error = take(store).await.expect_err("there is nobody to decide");
+    let error = take(store, "ada", 1).await.expect_err("there is nobody to decide");
     assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
     let kind = [("Connection", error.is_connection()), ("Timeout", error.is_timeout()), ("Store", error.is_store())];
     format!("{:?}: {error:#}", kind.into_iter().find_map(|(name, is_it)| is_it.then_some(name)))
@@ -37,12 +28,8 @@ pub(crate) async fn failure(store: &RedisStore) -> String {
 
 /// Checks that decisions are made again, in time.
 pub(crate) async fn assert_returns(store: &RedisStore) {
-    let start = Instant::now();
-    while let Err(error) = take(store).await {
-        assert!(start.elapsed() < RETURN, "still {error:#}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert!(start.elapsed() < RETURN, "it took {:?}", start.elapsed());
+    let took = time_to_decide(store, "ada").await;
+    assert!(took < RETURN, "it took {took:?}");
 }
 
 /// What a store keeps: connections on the server, but for the one that asks, and tasks of this runtime.
@@ -57,12 +44,9 @@ const LATE_ANSWERS: Duration = Duration::from_secs(12);
 /// Checks that no more is kept than before, once what was given up has ended.
 pub(crate) async fn assert_keeps(server: &RedisServer, before: (usize, usize)) {
     let (start, mut now) = (Instant::now(), kept(server));
-    while start.elapsed() < LATE_ANSWERS {
-        if now.0 <= before.0 && now.1 <= before.1 {
-            return;
-        }
+    while now.0 > before.0 || now.1 > before.1 {
+        assert!(start.elapsed() < LATE_ANSWERS, "connections and tasks: {before:?} before, {now:?} now");
         tokio::time::sleep(Duration::from_millis(5)).await;
         now = kept(server);
     }
-    panic!("connections and tasks: {before:?} before, {now:?} now");
 }

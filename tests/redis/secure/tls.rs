@@ -1,16 +1,17 @@
 //! Redis behind TLS: who is believed, and who is refused.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 use tollgate::deadpool_redis::redis::{Client, cmd};
-use tollgate::store::{Ask, Check, Counter, RedisStoreBuilder, Store};
-use tollgate::{Error, Key, Quota, RedisStore};
+use tollgate::store::RedisStoreBuilder;
+use tollgate::{Error, RedisStore};
 
+use crate::stores::{PATIENCE, cut, remaining, take, time_to_decide};
 use crate::support::server::RedisServer;
 
-const FIFTY: Quota = Quota::token_bucket(50, Duration::from_secs(86_400));
 const BOUND: Duration = Duration::from_secs(5);
 
 /// Who vouches for certificates.
@@ -47,6 +48,24 @@ impl Authority {
     }
 }
 
+/// Where a server finds what it shows, and who vouches for clients.
+pub(crate) struct Files {
+    pub(crate) ca: String,
+    pub(crate) certificate: String,
+    pub(crate) key: String,
+}
+
+impl Files {
+    pub(crate) fn write(folder: &Path, authority: &Authority, shown: &Identity) -> Self {
+        let file = |name: &str, text: &str| {
+            fs::write(folder.join(name), text).expect("the server's folder can be written");
+            folder.join(name).display().to_string()
+        };
+        let (certificate, key) = (file("server.pem", &shown.certificate), file("server.key", &shown.key));
+        Self { ca: file("ca.pem", &authority.pem()), certificate, key }
+    }
+}
+
 /// A server with a port for TLS beside its plain one.
 pub(crate) struct TlsServer {
     pub(crate) plain: RedisServer,
@@ -57,15 +76,12 @@ impl TlsServer {
     /// A server that shows this certificate, and asks clients for one that the authority vouches for if
     /// `clients` is `yes`.
     pub(crate) fn start(authority: &Authority, shown: &Identity, clients: &str) -> Self {
-        let plain = RedisServer::start();
+        Self::of(RedisServer::start(), authority, shown, clients)
+    }
+
+    pub(crate) fn of(plain: RedisServer, authority: &Authority, shown: &Identity, clients: &str) -> Self {
         let (_, folder): (String, String) = plain.ask(&["CONFIG", "GET", "dir"]);
-        let file = |name: &str, text: &str| {
-            let path = format!("{folder}/{name}");
-            fs::write(&path, text).expect("the server's folder can be written");
-            path
-        };
-        let (ca, certificate) = (file("ca.pem", &authority.pem()), file("server.pem", &shown.certificate));
-        let key = file("server.key", &shown.key);
+        let Files { ca, certificate, key } = Files::write(Path::new(&folder), authority, shown);
         let mut connection = Client::open(plain.url()).and_then(|client| client.get_connection()).expect("it answers");
         for port in plain.port() + 1..plain.port() + 200 {
             let mut set = cmd("CONFIG");
@@ -84,16 +100,7 @@ impl TlsServer {
 
 pub(crate) fn settings() -> RedisStoreBuilder {
     // A busy machine may take its time for a handshake.
-    RedisStore::builder().timeout(Duration::from_secs(10)).connect_timeout(Duration::from_secs(4))
-}
-
-async fn remaining(store: &RedisStore, cost: u64) -> Result<u64, Error> {
-    remaining_of(store, Key::new("key", "ada"), cost).await
-}
-
-pub(crate) async fn remaining_of(store: &RedisStore, key: Key, cost: u64) -> Result<u64, Error> {
-    let check = Check::new(Counter::new("policy".try_into().expect("a valid name"), key, FIFTY), cost);
-    store.decide(&[check], Ask::default()).wait().await.map(|decided| decided.decision.outcomes()[0].remaining())
+    RedisStore::builder().timeout(PATIENCE).connect_timeout(Duration::from_secs(4))
 }
 
 /// The error of a connection that is refused, in time, and with a cause that says why.
@@ -101,13 +108,7 @@ async fn refusal(settings: RedisStoreBuilder, url: &str, cause: &str) -> Error {
     let start = Instant::now();
     let error = settings.connect(url).await.expect_err("it is refused");
     assert!(start.elapsed() < BOUND, "{error:#} took {:?}", start.elapsed());
-    let mut told = error.to_string();
-    let mut next = std::error::Error::source(&error);
-    while let Some(error) = next {
-        told = format!("{told}: {error}");
-        next = error.source();
-    }
-    assert!(told.contains(cause), "{told:?} does not say {cause:?}");
+    assert!(format!("{error:#}").contains(cause), "{error:#} does not say {cause:?}");
     error
 }
 
@@ -119,41 +120,29 @@ async fn a_store_decides_over_tls_with_a_private_root_and_comes_back_after_its_c
     let roots = format!("{}{}", Authority::new().pem(), authority.pem());
     for host in ["127.0.0.1", "localhost"] {
         let store = settings().root_certificates(roots.clone()).connect(&server.url(host)).await.unwrap();
-        remaining(&store, 1).await.unwrap();
-        let _: i64 = server.plain.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        let mut again = remaining(&store, 1).await;
-        for _ in 0..100 {
-            if again.is_ok() {
-                break;
-            }
-            again = remaining(&store, 1).await;
-        }
-        again.unwrap();
+        drop(take(&store, "ada", 1).await.unwrap());
+        cut(&server.plain);
+        time_to_decide(&store, "ada").await;
     }
     let store = settings().connect(&server.plain.url()).await.unwrap();
-    assert_eq!(remaining(&store, 0).await.unwrap(), 46, "both ways lead to one Redis");
+    assert_eq!(remaining(&store, "ada").await, 46, "both ways lead to one Redis");
 }
 
 #[tokio::test]
-async fn a_server_whose_root_is_another_is_refused() {
+async fn a_server_whose_root_is_another_is_refused_as_is_a_certificate_for_another_host_or_one_that_is_over() {
     let (authority, other) = (Authority::new(), Authority::new());
-    let server = TlsServer::start(&authority, &authority.identity(&["127.0.0.1"], |_| {}), "no");
-    let url = server.url("127.0.0.1");
-    for settings in [settings().root_certificates(other.pem()), settings()] {
-        let error = refusal(settings, &url, "invalid peer certificate").await;
-        assert!(error.is_connection() && error.to_string().contains(&server.port.to_string()), "{error:#}");
-    }
-}
-
-#[tokio::test]
-async fn a_certificate_for_another_host_or_one_that_is_over_is_refused() {
-    let authority = Authority::new();
-    let other = authority.identity(&["redis.example"], |_| {});
+    let trusting = |authority: &Authority| settings().root_certificates(authority.pem());
+    let right = || authority.identity(&["127.0.0.1"], |_| {});
     let over = authority.identity(&["127.0.0.1"], |params| params.not_after = date_time_ymd(2001, 1, 1));
-    for (shown, cause) in [(other, "not valid for name"), (over, "expired")] {
+    for (shown, settings, cause) in [
+        (right(), trusting(&other), "invalid peer certificate"),
+        (right(), settings(), "invalid peer certificate"),
+        (authority.identity(&["redis.example"], |_| {}), trusting(&authority), "not valid for name"),
+        (over, trusting(&authority), "expired"),
+    ] {
         let server = TlsServer::start(&authority, &shown, "no");
-        let trusting = settings().root_certificates(authority.pem());
-        assert!(refusal(trusting, &server.url("127.0.0.1"), cause).await.is_connection());
+        let error = refusal(settings, &server.url("127.0.0.1"), cause).await;
+        assert!(error.is_connection() && error.to_string().contains(&server.port.to_string()), "{error:#}");
     }
 }
 
@@ -164,7 +153,7 @@ async fn a_server_that_asks_for_a_certificate_takes_one_its_authority_vouches_fo
     let trusting = || settings().root_certificates(authority.pem());
     let (known, unknown) = (authority.identity(&["client"], |_| {}), other.identity(&["client"], |_| {}));
     let store = trusting().client_certificate(known.certificate, known.key).connect(&server.url("127.0.0.1")).await;
-    assert_eq!(remaining(&store.unwrap(), 1).await.unwrap(), 49);
+    assert_eq!(remaining(&store.unwrap(), "ada").await, 50);
     let stranger = trusting().client_certificate(unknown.certificate, unknown.key);
     for settings in [trusting(), stranger] {
         let error = refusal(settings, &server.url("127.0.0.1"), "cannot use Redis").await;

@@ -7,6 +7,7 @@ use std::{env, fs, net, process, thread};
 
 use tollgate::deadpool_redis::redis::{Client, FromRedisValue, RedisResult, cmd};
 
+use crate::stores::wait_for;
 use crate::support::server::RedisServer;
 
 /// After so long without an answer a sentinel takes the primary for dead.
@@ -62,20 +63,15 @@ pub(crate) struct Sentinel {
 
 impl Sentinel {
     fn start(primary: u16) -> Self {
-        for _ in 0..ATTEMPTS {
-            let settings = |port: u16, _: &Path| {
-                format!(
-                    "port {port}\nsentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}\n\
-                     sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
-                    DOWN_AFTER.as_millis(),
-                )
-            };
-            let mut sentinel = Self::start_with(settings);
-            if sentinel.answers() {
-                return sentinel;
-            }
-        }
-        panic!("no sentinel could be started in {ATTEMPTS} attempts");
+        let settings = |port: u16, _: &Path| {
+            format!(
+                "port {port}\nsentinel monitor {NAME} 127.0.0.1 {primary} {QUORUM}\n\
+                 sentinel down-after-milliseconds {NAME} {}\nsentinel failover-timeout {NAME} 2000\n",
+                DOWN_AFTER.as_millis(),
+            )
+        };
+        let mut attempts = (0..ATTEMPTS).map(|_| Self::start_with(settings));
+        attempts.find_map(|mut sentinel| sentinel.answers().then_some(sentinel)).expect("a sentinel can be started")
     }
 
     /// Starts a sentinel with settings for its port and its folder, and does not wait until it answers.
@@ -131,14 +127,5 @@ impl Drop for Sentinel {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
-    }
-}
-
-#[track_caller]
-pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < LIMIT, "waited for {LIMIT:?}: {what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,45 +1,36 @@
-//! Two processes, of which one is killed while it holds slots.
+//! Renewals, while a process lives, and of all slots in few calls.
 
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use futures::future::join_all;
 use tokio::time::sleep;
-use tollgate::Quota;
+use tollgate::{Key, Quota};
 
 use super::{ada, hold, left, limiter, until_left};
 use crate::support::server::RedisServer;
 
 /// The URL that a process holds slots by.
-pub(super) const VARIABLE: &str = "TOLLGATE_TEST_SLOTS";
+const VARIABLE: &str = "TOLLGATE_TEST_SLOTS";
 const NAME: &str = "slots::dying::slots_of_a_process_are_renewed_until_it_is_killed_and_free_within_a_life";
 const LIFE: Duration = Duration::from_secs(2);
 const SLOTS: usize = 100;
 
-fn quota() -> Quota {
-    Quota::concurrency(SLOTS as u64).slot_ttl(LIFE)
-}
-
-/// Another process, which holds all slots, or dies with this one.
-pub(super) struct Other(Child);
+/// Another process, which holds all slots, and dies with this one.
+struct Other(Child);
 
 impl Other {
-    /// Runs a test in a process of its own until it holds all.
-    pub(super) fn start(name: &str, url: &str) -> Self {
+    /// Runs this test in a process of its own until it holds all.
+    fn start(url: &str) -> Self {
         let mut other = Command::new(env::current_exe().expect("it runs"));
-        other.args([name, "--exact", "--nocapture"]).env(VARIABLE, url).stdout(Stdio::piped());
-        let mut process = other.spawn().expect("it starts again");
-        let lines = BufReader::new(process.stdout.take().expect("it is piped")).lines();
+        other.args([NAME, "--exact", "--nocapture"]).env(VARIABLE, url).stdout(Stdio::piped());
+        let mut other = Self(other.spawn().expect("it starts again"));
+        let lines = BufReader::new(other.0.stdout.take().expect("it is piped")).lines();
         let holds = lines.map_while(Result::ok).any(|line| line.contains("all are held"));
-        let other = Self(process);
         assert!(holds, "it ended before it held all");
         other
-    }
-
-    pub(super) fn kill(&mut self) {
-        self.0.kill().expect("a child can be killed");
-        self.0.wait().expect("a child can be waited for");
     }
 }
 
@@ -50,32 +41,49 @@ impl Drop for Other {
     }
 }
 
-/// What the other process does.
-async fn hold_all(url: &str) {
-    let limiter = limiter(url, quota()).await;
-    let _held = hold(&limiter, SLOTS).await;
-    println!("all are held");
-    sleep(Duration::from_secs(60)).await;
-}
-
 #[tokio::test]
 async fn slots_of_a_process_are_renewed_until_it_is_killed_and_free_within_a_life() {
+    let quota = Quota::concurrency(SLOTS as u64).slot_ttl(LIFE);
     if let Ok(url) = env::var(VARIABLE) {
-        return hold_all(&url).await;
+        let _held = hold(&limiter(&url, quota).await, SLOTS).await;
+        println!("all are held");
+        return sleep(Duration::from_secs(60)).await;
     }
     let redis = RedisServer::start();
-    let mut other = Other::start(NAME, &redis.url());
-    let limiter = limiter(&redis.url(), quota()).await;
+    let other = Other::start(&redis.url());
+    let limiter = limiter(&redis.url(), quota).await;
     let start = Instant::now();
     while start.elapsed() < 3 * LIFE {
         let (refused, _) = limiter.acquire(&ada()).await.expect("Redis is there");
         assert!(!refused.is_allowed(), "after {:?}", start.elapsed());
         sleep(Duration::from_millis(50)).await;
     }
-    other.kill();
+    drop(other);
     let most = LIFE + LIFE / 8 + Duration::from_secs(1);
     let freed = until_left(&limiter, SLOTS as u64, most).await;
     println!("all slots of the dead process were free after {freed:?}");
     let _held = hold(&limiter, SLOTS).await;
     assert_eq!(left(&limiter).await, 0);
+}
+
+#[tokio::test]
+async fn slots_of_one_key_and_of_three_hundred_are_renewed_by_a_few_calls() {
+    let redis = RedisServer::start();
+    let of_one = limiter(&redis.url(), Quota::concurrency(400).slot_ttl(LIFE)).await;
+    let of_many = limiter(&redis.url(), Quota::concurrency(1).slot_ttl(LIFE)).await;
+    let (ada, keys) = (ada(), (0..300).map(|number| Key::new("user", number.to_string())).collect::<Vec<_>>());
+    let held =
+        join_all((0..300).map(|_| of_one.acquire(&ada)).chain(keys.iter().map(|key| of_many.acquire(key)))).await;
+    assert_eq!(left(&of_one).await, 100);
+    let _: String = redis.ask(&["CONFIG", "RESETSTAT"]);
+    sleep(2 * LIFE + LIFE / 4).await;
+    let renewals = redis.scripts();
+    // Each at least twice: one by one that would be 1,200 calls.
+    assert!((8..=140).contains(&renewals), "{renewals} calls");
+    assert_eq!(left(&of_one).await, 100, "they live on");
+    for key in &keys {
+        let look = of_many.peek(key).await.expect("Redis is there");
+        assert_eq!(look.outcomes()[0].remaining(), 0);
+    }
+    drop(held);
 }

@@ -2,9 +2,7 @@
 
 mod dying;
 mod forgotten;
-mod histories;
 mod released;
-mod renewed;
 
 use std::time::{Duration, Instant};
 
@@ -12,24 +10,17 @@ use tokio::time::sleep;
 use tollgate::store::SlotGuard;
 use tollgate::{Key, Limiter, Quota, RedisStore, Rule, Source};
 
+use crate::stores::PATIENCE;
+
 fn ada() -> Key {
     Key::new("user", "ada")
 }
 
-/// More time than a busy machine needs: a decision without Redis would be another one.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-async fn store(url: &str) -> RedisStore {
-    RedisStore::builder().timeout(PATIENCE).connect(url).await.expect("Redis is there")
-}
-
-/// A limiter with a connection of its own.
+/// A limiter with a connection of its own, and more time than a busy machine needs: a decision without Redis would be
+/// another one.
 async fn limiter(url: &str, quota: Quota) -> Limiter {
-    limiter_of(&store(url).await, quota)
-}
-
-fn limiter_of(store: &RedisStore, quota: Quota) -> Limiter {
-    Limiter::new(store.clone(), [Rule::new("streams", quota)]).timeout(PATIENCE)
+    let store = RedisStore::builder().timeout(PATIENCE).connect(url).await.expect("Redis is there");
+    Limiter::new(store, [Rule::new("streams", quota)]).timeout(PATIENCE)
 }
 
 async fn left(limiter: &Limiter) -> u64 {

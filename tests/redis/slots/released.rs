@@ -1,14 +1,12 @@
-//! Releases that have a hard way: clients that vanish, servers that stand still, runtimes that stop, threads that block.
+//! Releases that have a hard way: clients that vanish, and servers that stand still.
 
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 use tollgate::Quota;
-use tollgate::deadpool_redis::redis::{Client, Value, cmd};
 
-use super::{ada, hold, left, limiter, limiter_of, store, until_left};
+use super::{ada, hold, left, limiter, until_left};
 use crate::outages::REFUSALS;
 use crate::support::server::RedisServer;
 use crate::support::slow::many;
@@ -19,10 +17,6 @@ const SOON: Duration = Duration::from_secs(10);
 
 fn quota(limit: u64) -> Quota {
     Quota::concurrency(limit).slot_ttl(LONG)
-}
-
-fn threads(workers: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(workers).enable_all().build().expect("it starts")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -41,47 +35,20 @@ async fn clients_that_vanish_all_at_once_leave_no_slots_behind() {
     println!("{clients} slots were free after {took:?}, and {} calls", redis.scripts());
 }
 
-#[test]
-fn a_runtime_that_stops_releases_the_slots_of_its_tasks() {
-    let (redis, here, other) = (RedisServer::start(), threads(1), threads(2));
-    let store = here.block_on(store(&redis.url()));
-    let limiter = limiter_of(&store, quota(1_000));
-    // A lane of this runtime takes what the other leaves.
-    assert_eq!(here.block_on(left(&limiter)), 1_000);
-    other.block_on(async {
-        for _ in 0..300 {
-            let (_, guard) = limiter.acquire(&ada()).await.expect("Redis is there");
-            tokio::spawn(async move {
-                let _guard = guard;
-                sleep(LONG).await;
-            });
-        }
-    });
-    assert_eq!(here.block_on(left(&limiter)), 700);
-    drop(other);
-    here.block_on(until_left(&limiter, 1_000, SOON));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn releases_that_were_not_sent_in_a_long_outage_are_sent_after_it() {
     let redis = RedisServer::start();
     let limiter = limiter(&redis.url(), quota(300)).await;
     let held = hold(&limiter, 200).await;
-    let client = Client::open(redis.url()).expect("a URL");
-    let mut control = client.get_connection().expect("the server answers");
-    let mut order = |command: &str| {
-        let mut words = command.split(' ');
-        let _: Value =
-            cmd(words.next().expect("a word")).arg(words.collect::<Vec<_>>()).query(&mut control).expect("ok");
-    };
+    let control = redis.session();
     // The server goes on, and nobody else is let in.
-    order("CONFIG SET maxclients 1");
-    order("CLIENT KILL TYPE normal SKIPME yes");
+    let _: String = control.ask(&["CONFIG", "SET", "maxclients", "1"]);
+    let _: i64 = control.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     sleep(Duration::from_millis(200)).await;
     drop(held);
     // Settlements wait for a connection for 10 s.
     sleep(Duration::from_millis(12_500)).await;
-    order("CONFIG SET maxclients 1000");
+    let _: String = control.ask(&["CONFIG", "SET", "maxclients", "1000"]);
     let took = until_left(&limiter, 300, SOON).await;
     println!("the slots were free {took:?} after the outage");
 }

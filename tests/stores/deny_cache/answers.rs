@@ -1,18 +1,33 @@
-//! One check: what is answered, until when, and with what.
+//! What is answered, until when, and with what.
 
 use std::time::Duration;
 
-use tollgate::store::{Ask, Change, Counter, MaybeFuture, Settlement, Store};
+use http::Request;
+use tollgate::store::{Ask, AskMode, Change, Check, Counter, Settlement, Store};
 use tollgate::test_util::ManualClock;
-use tollgate::{Quota, Source};
-use tollgate_test::StoreFn;
+use tollgate::{Decision, Policy, Quota, RateLimitLayer, Source};
+use tollgate_test::{StoreFn, send};
 
 use super::rig::{EACH, MS, Rig, S};
-use crate::support::checks::check;
+use crate::support::checks::{check, counter};
 use crate::support::doubles::unavailable;
 use crate::support::time::at;
 
-const HOURLY: Quota = Quota::token_bucket(4, Duration::from_secs(3_600));
+const HOURLY: Quota = Quota::token_bucket(2, Duration::from_secs(3_600));
+const WIDE: Quota = Quota::fixed_window(100, Duration::from_secs(3_600));
+
+#[tokio::test]
+async fn a_flood_costs_the_store_one_call() {
+    let wide = |name| Policy::new(name, WIDE);
+    for others in [vec![], vec![wide("wide"), wide("wider")]] {
+        let rig = Rig::new();
+        let policies = others.into_iter().chain([Policy::new("policy", HOURLY)]);
+        let layer = RateLimitLayer::composite(rig.store.clone()).policies(policies);
+        let sent = send(&layer, 8, |_| Request::new(String::new())).await;
+        let refused = sent.iter().filter(|response| response.status() == 429).count();
+        assert_eq!((refused, rig.calls()), (6, 3));
+    }
+}
 
 #[test]
 fn a_refusal_is_answered_to_its_last_microsecond_and_then_the_store_is_asked() {
@@ -33,17 +48,6 @@ fn a_refusal_is_answered_to_its_last_microsecond_and_then_the_store_is_asked() {
 }
 
 #[test]
-fn a_refusal_in_the_middle_of_a_tick_is_over_with_the_tick_it_fits_in() {
-    let (rig, quota) = (Rig::new(), Quota::token_bucket(6_100, Duration::from_secs(61)).burst(1));
-    rig.clock.set(at(900));
-    rig.refuse("ada", quota);
-    rig.clock.set(at(9 * MS + 900));
-    let _ = rig.remembers(&[check("ada", quota, 1)]);
-    rig.clock.set(at(10 * MS));
-    assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed());
-}
-
-#[test]
 fn a_refusal_of_slots_is_not_remembered_as_one_may_be_free_at_any_moment() {
     let (rig, slots) = (Rig::new(), Quota::concurrency(2));
     let taken = rig.decided(&[check("ada", slots, 2)]);
@@ -55,99 +59,96 @@ fn a_refusal_of_slots_is_not_remembered_as_one_may_be_free_at_any_moment() {
 }
 
 #[test]
-fn a_much_larger_cost_is_not_refused_for_too_short() {
-    let (trillion, year) = (1_000_000_000_000, Duration::from_secs(366 * 86_400));
-    for quota in [Quota::token_bucket(trillion, year), Quota::token_bucket(trillion, Duration::from_secs(60))] {
-        let rig = Rig::new();
-        assert!(rig.decide(&[check("ada", quota, trillion)], Ask::default()).is_allowed());
-        let _ = rig.asks(&[check("ada", quota, 1)]);
-        for cost in [2, 1_000, trillion / 3, trillion - 1, trillion] {
-            let request = [check("ada", quota, cost)];
-            let (told, real) = (rig.remembers(&request).retry_after(), rig.plain(&request).retry_after());
-            let (told, real) = (told.expect("a wait helps"), real.expect("a wait helps"));
-            let tick = if quota.window() == year { Duration::from_millis(1) } else { Duration::from_micros(1) };
-            assert!(told >= real && told <= real + tick, "{quota}, cost {cost}: {told:?} for {real:?}");
-        }
-    }
-}
-
-#[test]
-fn what_can_never_fit_is_remembered_for_the_cap_and_tells_no_wait() {
-    for quota in EACH {
-        let rig = Rig::new();
-        let (never, longer) = ([check("ada", quota, 5)], [check("ada", quota, u64::MAX)]);
-        let _ = rig.asks(&never);
-        assert_eq!(rig.remembers(&never).retry_after(), None, "{quota}");
-        assert_eq!(rig.remembers(&longer).retry_after(), None, "{quota}");
-        assert!(rig.asks(&[check("ada", quota, 1)]).is_allowed(), "{quota}");
-        rig.clock.set(at(S));
-        let _ = rig.asks(&never);
-    }
-}
-
-#[test]
-fn a_changed_quota_is_asked_of_the_store() {
+fn only_the_very_counter_is_refused_by_the_very_quota() {
     for quota in EACH {
         let rig = Rig::new();
         rig.refuse("ada", quota);
-        let other = |limit| Quota::try_new(quota.algorithm(), limit, quota.window()).unwrap();
+        let other = |limit| Quota::try_new(quota.algorithm(), limit, quota.window()).expect("within the bounds");
         assert!(!rig.asks(&[check("ada", other(1), 1)]).is_allowed(), "{quota}");
         let _ = rig.remembers(&[check("ada", quota, 1)]);
-        let more = other(1_000_000 / 500);
-        assert_eq!(rig.asks(&[check("ada", more, 1)]).outcomes()[0].quota(), &more);
+        assert_eq!(rig.asks(&[check("ada", other(2_000), 1)]).outcomes()[0].quota(), &other(2_000));
+        assert!(rig.asks(&[check("bob", quota, 1)]).is_allowed());
+        let of_policy = Counter::new("other".try_into().expect("a name"), counter("ada", quota).key().clone(), quota);
+        assert!(rig.asks(&[Check::new(of_policy, 1)]).is_allowed());
     }
 }
 
 #[test]
-fn other_keys_and_other_policies_are_asked_of_the_store() {
-    let rig = Rig::new();
-    rig.refuse("ada", HOURLY);
-    assert!(rig.asks(&[check("bob", HOURLY, 1)]).is_allowed());
-    let mut other = check("ada", HOURLY, 1);
-    other.counter =
-        Counter::new("other".try_into().expect("a valid name"), other.counter.key().clone(), *other.counter.quota());
-    assert!(rig.asks(&[other]).is_allowed());
-}
-
-#[test]
-fn a_clock_that_steps_back_ends_what_was_known_later() {
-    let rig = Rig::new();
-    rig.clock.set(at(10 * S));
-    rig.refuse("ada", HOURLY);
-    rig.clock.set(at(9 * S));
-    let _ = rig.asks(&[check("ada", HOURLY, 1)]);
-}
-
-#[test]
-fn it_counts_what_it_answers() {
-    let rig = Rig::new();
-    rig.refuse("ada", HOURLY);
-    assert_eq!((rig.store.denied_from_cache(), rig.store.len()), (0, 1));
-    for _ in 0..7 {
-        let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
-    }
-    assert_eq!((rig.store.denied_from_cache(), rig.store.len()), (7, 1));
-}
-
-#[test]
-fn only_what_the_store_itself_refused_is_remembered() {
+fn only_what_the_store_itself_refused_is_remembered_and_no_error() {
     for (source, calls) in [(Source::Store, 1), (Source::Fallback, 3), (Source::Lease, 3), (Source::DenyCache, 3)] {
-        let rig = Rig::around(ManualClock::new(), StoreFn::new(|_| false).source(source), |settings| settings);
+        let rig = Rig::around(StoreFn::new(|_| false).source(source), ManualClock::new(), |settings| settings);
         for _ in 0..3 {
-            let _ = rig.decide(&[check("ada", HOURLY, 1)], Ask::default());
+            let _ = rig.decide(&[check("ada", HOURLY, 1)]);
         }
-        assert_eq!(rig.calls(), calls, "{source:?}");
+        assert_eq!((rig.calls(), rig.store.len()), (calls, usize::from(calls == 1)), "{source:?}");
     }
+    let rig = Rig::around(unavailable(), ManualClock::new(), |settings| settings);
+    drop(rig.store.decide(&[check("ada", HOURLY, 2)], Ask::default()));
+    assert_eq!(rig.store.len(), 0);
 }
 
 #[test]
-fn an_error_is_not_remembered() {
-    let rig = Rig::around(ManualClock::new(), unavailable(), |settings| settings);
-    for calls in 1..4 {
-        let MaybeFuture::Ready(failed) = rig.store.decide(&[check("ada", HOURLY, 2)], Ask::default()) else {
-            panic!("it answers at once")
-        };
-        assert!(failed.is_err());
-        assert_eq!((rig.calls(), rig.store.len()), (calls, 0));
+fn a_probe_asks_the_store_whatever_is_remembered_and_is_learnt_from() {
+    let (rig, request) = (Rig::new(), [check("ada", HOURLY, 1)]);
+    rig.refuse("ada", HOURLY);
+    rig.clock.set(at(900 * MS));
+    let _ = rig.remembers(&request);
+    assert!(!rig.asks_by(&request, AskMode::Probe).is_allowed());
+    rig.clock.set(at(1_800 * MS));
+    let _ = rig.remembers(&request);
+}
+
+#[test]
+fn keys_and_costs_that_are_made_up_push_out_no_refusal_until_it_is_over() {
+    let rig = Rig::around(StoreFn::new(|_| false), ManualClock::new(), |settings| settings.capacity(100));
+    let sliding = Quota::sliding_window(1_000_000, Duration::from_secs(60));
+    let _ = rig.asks(&[check("ada", HOURLY, 1)]);
+    for number in 1..2_000 {
+        let _ = rig.decide(&[check("bob", sliding, number)]);
+        let _ = rig.decide(&[check(&number.to_string(), HOURLY, 1)]);
+    }
+    assert!(rig.store.len() <= 100);
+    rig.clock.set(at(S - 1));
+    let _ = rig.remembers(&[check("ada", HOURLY, 1)]);
+    rig.clock.set(at(S + 130 * MS));
+    let _ = rig.asks(&[check("eve", HOURLY, 1)]);
+    let _ = rig.remembers(&[check("eve", HOURLY, 1)]);
+}
+
+fn violated(decision: &Decision) -> usize {
+    decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()).count()
+}
+
+#[test]
+fn one_check_known_to_be_refused_refuses_any_request_that_has_it() {
+    let rig = Rig::new();
+    rig.refuse("user", HOURLY);
+    let mut request: Vec<Check> = (0..127).map(|number| check(&number.to_string(), WIDE, 1)).collect();
+    let _ = rig.asks(&request);
+    request.push(check("user", HOURLY, 1));
+    let told = rig.remembers(&request);
+    assert!(!told.outcomes()[127].is_allowed() && violated(&told) == 1, "only what is known to refuse is violated");
+    assert_eq!(told.outcomes()[0].remaining(), 0, "of the others nothing is known");
+}
+
+#[cfg(feature = "calendar")]
+#[test]
+fn a_refusal_tells_of_the_calendar_s_window_it_is_in() {
+    // The end of January 2024, which has 31 days, in microseconds since the clock's first; February has 29.
+    const END: u64 = 14 * 86_400 * S;
+    let monthly = tollgate::policy::Calendar::monthly("UTC").expect("it is always there");
+    let monthly = check("bob", Quota::calendar_window(5, monthly), 1);
+    // No wait ends the first; the second is refused by another policy.
+    for request in [vec![monthly.clone().cost(6)], vec![monthly, check("ada", HOURLY, 1)]] {
+        let rig = Rig::new();
+        rig.clock.set(at(END - 100 * MS));
+        rig.exhaust("ada", HOURLY);
+        let days = |decision: &Decision| decision.outcomes()[0].window().as_secs() / 86_400;
+        assert_eq!(days(&rig.asks(&request)), 31);
+        rig.clock.set(at(END - 1));
+        assert_eq!(days(&rig.remembers(&request)), 31);
+        rig.clock.set(at(END));
+        let decision = rig.asks(&request);
+        assert_eq!((days(&decision), decision.outcomes()[0].remaining()), (29, 5));
     }
 }

@@ -3,30 +3,30 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::store::{LeaseCounts, LeaseStore};
+use tollgate::store::LeaseStore;
 use tollgate::test_util::ManualClock;
 
 use super::definition::assert_admits;
-use super::sim::{Far, Traffic, bursts, micros, ms, secs, take};
+use super::sim::{Far, Traffic, bursts, close, ms, secs};
 use crate::support::slow::many;
 use crate::support::time::memory;
 
 const NOW: Duration = Duration::ZERO;
 
 /// Processes that share a store, and how their clients and their links behave.
-pub(super) struct Course {
-    pub(super) processes: u64,
-    pub(super) quota: Quota,
-    pub(super) overdraft: u64,
+struct Course {
+    processes: u64,
+    quota: Quota,
+    overdraft: u64,
     /// The most requests of a step.
-    pub(super) height: u64,
-    pub(super) share: f64,
+    height: u64,
+    share: f64,
     /// How long questions and answers travel.
-    pub(super) way: (Duration, Duration),
+    way: (Duration, Duration),
 }
 
 /// A minute of bursts, and what holds of it.
-pub(super) async fn simulate(course: Course) {
+async fn simulate(course: Course) {
     let Course { processes, quota, overdraft, height, share, way } = course;
     let clock = ManualClock::paused();
     let far = Far::new(memory(&clock), way.0, way.1);
@@ -42,17 +42,8 @@ pub(super) async fn simulate(course: Course) {
     assert!(asked > all + 200, "the limit was hardly reached");
     assert_admits(&quota, &admitted, (quota.window() / 10).min(secs(1)), processes * overdraft);
     for store in stores {
-        store.close().await;
-        let counts = store.counts();
-        assert_balanced(&counts);
-        assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+        close(&store).await;
     }
-}
-
-#[track_caller]
-pub(super) fn assert_balanced(counts: &LeaseCounts) {
-    let had = counts.leased + counts.owed;
-    assert_eq!(had, counts.spent + counts.returned + counts.lost + counts.held(), "{counts:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,30 +76,18 @@ async fn the_limit_holds_over_eight_processes_that_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_bucket_holds_over_eight_processes_that_lease_and_give_back_in_turn() {
-    const QUOTA: Quota = Quota::token_bucket(1_000, secs(10));
-    let clock = ManualClock::paused();
-    let inner = memory(&clock);
-    let stores = [(); 8].map(|()| LeaseStore::builder(inner.clone()).clock(clock.clone()).build());
-    let mut admitted = Vec::new();
-    let mut all_take = async |requests: usize| {
-        for store in &stores {
-            for _ in 0..requests {
-                if take(store, "hot", QUOTA, 1).await.0 {
-                    let at = micros(&clock);
-                    admitted.push((at, 1));
-                }
-            }
-            tokio::time::sleep(ms(61)).await;
-        }
-    };
-    // Each process leases, spends little, and gives the rest back when its key is idle.
-    for _ in 0..60 {
-        all_take(9).await;
-        tokio::time::sleep(ms(450)).await;
+async fn processes_together_admit_at_most_an_overdraft_each_more_than_the_limit() {
+    let rows = [
+        (4, Quota::token_bucket(1_200, secs(10)).burst(800), 80, (ms(40), NOW)),
+        (8, Quota::fixed_window(300, secs(1)), 30, (ms(160), NOW)),
+        (4, Quota::per_second(300), 40, (ms(30), ms(70))),
+        (4, Quota::fixed_window(800, secs(5)), 80, (ms(40), NOW)),
+        (4, Quota::sliding_window(800, secs(5)), 80, (ms(40), NOW)),
+        (4, Quota::sliding_log(800, secs(5)), 80, (ms(40), NOW)),
+        (1, Quota::token_bucket(1_200, secs(10)).burst(800), 80, (ms(40), NOW)),
+        (8, Quota::sliding_log(800, secs(5)), 80, (ms(40), NOW)),
+    ];
+    for (processes, quota, overdraft, way) in rows.into_iter().take(many([3, usize::MAX])) {
+        simulate(Course { processes, quota, overdraft, height: (8 / processes).max(2), share: 0.1, way }).await;
     }
-    for _ in 0..3 {
-        all_take(400).await;
-    }
-    assert_admits(&QUOTA, &admitted, secs(1), 0);
 }

@@ -1,7 +1,6 @@
 //! Hot keys that are decided in this process: leases, and what is owed until the next one.
 
 mod bounds;
-mod callers;
 mod definition;
 mod demand;
 mod histories;

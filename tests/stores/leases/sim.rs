@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tollgate::store::{
-    Ask, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Settlement, Settling, Store, StoreDecision,
+    Ask, Change, ChangeResult, Check, Counter, LeaseCounts, LeaseStore, MaybeFuture, Receipt, Settlement, Settling,
+    Store, StoreDecision,
 };
 use tollgate::test_util::ManualClock;
 use tollgate::{Error, MemoryStore, Quota, Source};
@@ -32,18 +33,14 @@ pub(crate) const fn secs(seconds: u64) -> Duration {
 #[derive(Clone)]
 pub(crate) struct Far {
     pub(crate) inner: MemoryStore,
-    pub(crate) before: Duration,
-    pub(crate) after: Duration,
-    pub(crate) calls: Arc<AtomicU64>,
+    before: Duration,
+    after: Duration,
+    calls: Arc<AtomicU64>,
 }
 
 impl Far {
     pub(crate) fn new(inner: MemoryStore, before: Duration, after: Duration) -> Self {
         Self { inner, before, after, calls: Arc::default() }
-    }
-
-    pub(crate) fn near(inner: MemoryStore) -> Self {
-        Self::new(inner, Duration::ZERO, Duration::ZERO)
     }
 
     /// Decisions, settlements and adjustments so far.
@@ -77,8 +74,7 @@ impl Store for Far {
 
     fn settle(&self, receipt: Receipt, changes: &[Settlement]) -> Settling {
         let changes = changes.to_vec();
-        let settled = self.asked(move |inner| inner.settle(receipt, &changes));
-        match settled {
+        match self.asked(move |inner| inner.settle(receipt, &changes)) {
             MaybeFuture::Pending(settling) => {
                 let settling = tokio::spawn(settling);
                 MaybeFuture::pending(async move { settling.await.expect("it ends") })
@@ -106,6 +102,21 @@ pub(crate) async fn take(store: &impl Store, key: &str, quota: Quota, cost: u64)
     (decision.is_allowed(), decision.source())
 }
 
+/// Checks that all units there were are somewhere.
+#[track_caller]
+pub(crate) fn assert_balanced(counts: &LeaseCounts) {
+    assert!(counts.leased + counts.owed >= counts.spent + counts.returned + counts.lost, "{counts:?}");
+}
+
+/// Closes a store, which then holds and owes nothing.
+pub(crate) async fn close(store: &LeaseStore) -> LeaseCounts {
+    store.close().await;
+    let counts = store.counts();
+    assert_balanced(&counts);
+    assert_eq!((counts.owed, counts.held()), (0, 0), "{counts:?}");
+    counts
+}
+
 /// When units were admitted, and how many.
 pub(crate) type Admitted = Vec<(u64, u64)>;
 
@@ -117,49 +128,40 @@ pub(crate) struct Traffic {
     pub(crate) asked: u64,
 }
 
-/// How one process's clients behave for a while.
-struct Phase {
-    until: u64,
-    /// Requests in each step, at most.
-    most: u64,
-}
-
 /// A minute of bursts of random height and length over one key, the same for all `stores`: some
 /// start together out of a silence.
 pub(crate) async fn bursts<S: Store + Clone>(stores: &[S], quota: Quota, now: &ManualClock, height: u64) -> Traffic {
     let mut random = fastrand::Rng::with_seed(7);
     let start = micros(now);
-    let mut phases: Vec<Phase> = stores.iter().map(|_| Phase { until: start, most: 0 }).collect();
+    // Of each process, until when it makes how many requests in each step, at most.
+    let mut phases = vec![(start, 0); stores.len()];
     let mut asked = JoinSet::new();
     while micros(now) < start + 60_000_000 {
         let together = random.u32(..400) == 0;
         let (pause, at) = (random.u64(200..2_500) * 1_000, micros(now));
         for (store, phase) in stores.iter().zip(&mut phases) {
+            let (until, most) = *phase;
             if together {
-                *phase = Phase { until: at + pause, most: 0 };
-            } else if at >= phase.until {
-                let most = if phase.most == 0 { random.u64(1..=height) } else { 0 };
-                *phase = Phase { until: at + random.u64(20..1_200) * 1_000, most };
+                *phase = (at + pause, 0);
+            } else if at >= until {
+                let most = if most == 0 { random.u64(1..=height) } else { 0 };
+                *phase = (at + random.u64(20..1_200) * 1_000, most);
             }
-            for _ in 0..random.u64(..=phase.most) {
+            for _ in 0..random.u64(..=phase.1) {
                 let cost = if random.u32(..20) == 0 { random.u64(2..5) } else { 1 };
-                asked.spawn(taking(store.clone(), quota, cost, now.clone()));
+                let (store, now) = (store.clone(), now.clone());
+                asked.spawn(async move { (take(&store, "hot", quota, cost).await, (micros(&now), cost)) });
             }
         }
         sleep(ms(random.u64(1..8))).await;
     }
     let mut traffic = Traffic { asked: asked.len() as u64, ..Traffic::default() };
-    for (at, cost, admitted, source) in asked.join_all().await {
-        if admitted {
-            traffic.admitted.push((at, cost));
+    for ((is_admitted, source), taken) in asked.join_all().await {
+        if is_admitted {
+            traffic.admitted.push(taken);
             traffic.locally += u64::from(source == Source::Lease);
         }
     }
     traffic.admitted.sort_unstable();
     traffic
-}
-
-async fn taking(store: impl Store, quota: Quota, cost: u64, now: ManualClock) -> (u64, u64, bool, Source) {
-    let (admitted, source) = take(&store, "hot", quota, cost).await;
-    (micros(&now), cost, admitted, source)
 }

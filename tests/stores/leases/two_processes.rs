@@ -2,17 +2,19 @@
 
 use std::time::{Duration, SystemTime};
 
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 use tollgate::store::LeaseStore;
 use tollgate::{Quota, RedisStore, Source};
 
 use super::definition::assert_admits;
-use super::sim::{Admitted, secs, take};
+use super::sim::{Admitted, close, remaining, secs, take};
 use crate::support::server::RedisServer;
 
-async fn flood(store: LeaseStore, quota: Quota, until: tokio::time::Instant) -> (Admitted, u64) {
+async fn flood(store: LeaseStore, quota: Quota, until: Instant) -> (Admitted, u64) {
     let (mut admitted, mut locally) = (Vec::new(), 0);
-    while tokio::time::Instant::now() < until {
-        for _ in 0..fastrand::u64(..20) {
+    while Instant::now() < until {
+        for _ in 0..fastrand::u64(..10) {
             let (allowed, source) = take(&store, "hot", quota, 1).await;
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
             if allowed {
@@ -20,7 +22,7 @@ async fn flood(store: LeaseStore, quota: Quota, until: tokio::time::Instant) -> 
                 locally += u64::from(source == Source::Lease);
             }
         }
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(1..10))).await;
+        sleep(Duration::from_millis(fastrand::u64(1..10))).await;
     }
     (admitted, locally)
 }
@@ -28,15 +30,15 @@ async fn flood(store: LeaseStore, quota: Quota, until: tokio::time::Instant) -> 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_processes_that_lease_from_one_redis_hold_the_limit_together() {
     let server = RedisServer::start();
-    for quota in [Quota::token_bucket(1_000, secs(2)), Quota::sliding_log(1_000, secs(2))] {
-        let until = tokio::time::Instant::now() + secs(3);
-        let stores = [(); 2].map(|()| RedisStore::builder().timeout(secs(10)).connect(server.url().leak()));
-        let [one, other] = stores;
-        let (one, other) = (LeaseStore::new(one.await.unwrap()), LeaseStore::new(other.await.unwrap()));
-        let flooding = [one.clone(), other.clone()].map(|store| tokio::spawn(flood(store, quota, until)));
+    let counted = Quota::fixed_window(1_000_000, secs(30 * 86_400));
+    for quota in [counted, Quota::token_bucket(1_000, secs(2)), Quota::sliding_log(1_000, secs(2))] {
+        let connect = async || RedisStore::builder().timeout(secs(10)).connect(&server.url()).await.expect("it is up");
+        let (inner, other) = (connect().await, connect().await);
+        let stores = [inner.clone(), other].map(LeaseStore::new);
+        let until = Instant::now() + secs(3);
+        let floods = [0, 1, 0, 1].map(|store: usize| flood(stores[store].clone(), quota, until));
         let (mut admitted, mut locally) = (Vec::new(), 0);
-        for flooded in flooding {
-            let (more, by_lease) = flooded.await.expect("no process fails");
+        for (more, by_lease) in floods.into_iter().collect::<JoinSet<_>>().join_all().await {
             admitted.extend(more);
             locally += by_lease;
         }
@@ -45,8 +47,12 @@ async fn two_processes_that_lease_from_one_redis_hold_the_limit_together() {
         assert!(locally > 300, "{locally} of {}", admitted.len());
         // What Redis admits is noted here a little later, on a busy machine: 50 ms are for that.
         assert_admits(&quota, &admitted, Duration::from_millis(250), 0);
-        one.close().await;
-        other.close().await;
-        assert_eq!((one.counts().held(), other.counts().held()), (0, 0));
+        for store in &stores {
+            close(store).await;
+        }
+        if quota == counted {
+            let used = quota.limit() - remaining(&inner, "hot", quota).await;
+            assert_eq!(used, admitted.len() as u64, "what was charged is what was admitted");
+        }
     }
 }

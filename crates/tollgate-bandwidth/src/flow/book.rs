@@ -71,7 +71,7 @@ struct Waiter {
 
 impl Book {
     pub(super) fn new(checks: &[Check]) -> Self {
-        Self { portion: Portion::of(checks), ..Self::default() }
+        Self { portion: Portion::from_checks(checks), ..Self::default() }
     }
 
     pub(super) fn last(&self) -> Option<&Hold> {
@@ -219,7 +219,7 @@ impl Book {
             self.lots.push_back(Lot { permit, decision: decision.clone(), units, left: units, at: now });
         }
         self.grant(now);
-        self.last = Some(Ok(Hold::of(decision, units, self.wanted(), now)));
+        self.last = Some(Ok(Hold::from_decision(decision, units, self.wanted(), now)));
         // These waiters are denied now, or need another call.
         let waits = |(ticket, waiter): (&u64, &Waiter)| (waiter.want.waits == Waits::ForCall).then_some(*ticket);
         for ticket in self.line.iter().filter_map(waits).collect::<Vec<_>>() {

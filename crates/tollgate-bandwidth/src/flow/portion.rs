@@ -22,7 +22,7 @@ const CHUNK: u64 = 1 << 14;
 const UNLIMITED: u64 = 1 << 20;
 
 /// Longest time between calls while a caller waits, because units may be refunded and counters reset.
-const LONGEST_HOLD: Duration = Duration::from_secs(5);
+const MAX_HOLD: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portion {
@@ -34,7 +34,7 @@ pub(super) struct Portion {
 }
 
 impl Portion {
-    pub(super) fn of(checks: &[Check]) -> Self {
+    pub(super) fn from_checks(checks: &[Check]) -> Self {
         let enforced = || checks.iter().filter(|check| check.mode == Mode::Enforce);
         let free = |check: &Check| check.counter.quota().capacity().saturating_sub(check.floor).max(1);
         let capacity = enforced().map(free).min().unwrap_or(u64::MAX);
@@ -47,7 +47,7 @@ impl Portion {
     }
 
     pub(super) fn adapt(&mut self, checks: &[Check]) {
-        let next = Self::of(checks);
+        let next = Self::from_checks(checks);
         *self = Self { units: self.units.clamp(next.base, next.most), ..next };
     }
 
@@ -72,9 +72,9 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    pub(super) fn of(decision: Decision, cost: u64, wanted: u64, now: Instant) -> Self {
+    pub(super) fn from_decision(decision: Decision, cost: u64, wanted: u64, now: Instant) -> Self {
         let is_allowed = decision.is_allowed();
-        let mut hold = Self { decision, at: now, until: now + LONGEST_HOLD, refused_what_was_left: false };
+        let mut hold = Self { decision, at: now, until: now + MAX_HOLD, refused_what_was_left: false };
         let left = hold.left(now);
         hold.refused_what_was_left = !is_allowed && left >= cost;
         if is_allowed && left >= wanted {
@@ -85,7 +85,7 @@ impl Hold {
     }
 
     pub(super) fn shorten(&mut self, wanted: u64) {
-        let wait = self.ready(wanted).map_or(LONGEST_HOLD, |ready| ready - self.at);
+        let wait = self.ready(wanted).map_or(MAX_HOLD, |ready| ready - self.at);
         self.until = self.until.min(self.at + wait.max(Duration::from_millis(1)));
     }
 

@@ -9,13 +9,12 @@ use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, Empty, Full, StreamBody};
+use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::time::{Instant, sleep};
 use tollgate::body::BodyError;
 use tollgate::policy::Count;
-use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::{Key, Policy, Quota, RateLimitLayer, key};
-use tollgate_bandwidth::{BandwidthLayer, FlowError, OnLimit};
+use tollgate_bandwidth::{FlowError, OnLimit};
 use tower::{Layer, ServiceExt};
 
 use super::rig::{HOUR, Inner, Rig, SECOND, body, bytes, cause, pattern, read, send, serve};
@@ -155,30 +154,6 @@ async fn of_policies_of_several_keys_the_strictest_holds_and_each_client_has_its
         let request = Request::builder().header("x-user", user).body(String::new()).expect("valid");
         let found = read(send(&rig.layer, request, body([pattern(900)], false)).await).await;
         assert_eq!(found, expected.map_err(str::to_owned), "{user}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn stores_around_a_store_cut_bodies_too() {
-    async fn cuts(store: impl Store) {
-        let layer = BandwidthLayer::responses(RateLimitLayer::new(store, bytes(HOUR)), OnLimit::Abort);
-        for (size, expected) in [(900, Ok(900)), (200, Err("bytes".to_owned()))] {
-            let response = send(&layer, Request::new(String::new()), body([pattern(size)], false)).await;
-            assert_eq!(read(response).await, expected);
-        }
-    }
-    cuts(LeaseStore::new(memory())).await;
-    cuts(DenyCache::new(memory())).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn bodies_without_bytes_take_nothing() {
-    for over in [OnLimit::Throttle, OnLimit::Abort] {
-        let rig = Rig::new([bytes(HOUR)], over);
-        let empty = Empty::new().map_err(|never| match never {}).boxed_unsync();
-        assert_eq!(read(rig.send(empty).await).await, Ok(0));
-        assert_eq!(read(rig.send(body([Bytes::new()], true)).await).await, Ok(0));
-        assert_eq!(rig.left().await, 1_000);
     }
 }
 

@@ -1,12 +1,12 @@
 //! Options that make no sense with bytes.
 
-use std::cell::RefCell;
-use std::panic::{catch_unwind, set_hook, take_hook};
 use std::time::Duration;
 
 use tollgate::policy::Count;
 use tollgate::{Ban, Error, MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_bandwidth::{BandwidthLayer, OnLimit};
+
+use crate::panics::assert_panics;
 
 const MINUTE: Quota = Quota::per_minute(1_000);
 
@@ -33,7 +33,7 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
         (bytes(MINUTE).cost(2), "leave out cost"),
         (found().cost(7), "leave out cost"),
         (bytes(MINUTE).cost_by(|_| 1), "leave out cost"),
-        (bytes(MINUTE).count(Count::failures()), "leave out count"),
+        (bytes(MINUTE).count(Count::failures()), "remove count"),
         (bytes(MINUTE).metered(), "leave out metered"),
         (found().metered(), "leave out metered"),
         (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),
@@ -49,31 +49,10 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
     assert!(BandwidthLayer::try_requests(limits(bytes(MINUTE)).without_handle(), OnLimit::Abort).is_ok());
 }
 
-thread_local! {
-    /// The file in which this thread panicked last.
-    static FILE: RefCell<String> = RefCell::default();
-}
-
 #[test]
 fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
-    let usual = take_hook();
-    set_hook(Box::new(move |panic| {
-        FILE.set(panic.location().map(|location| location.file().to_owned()).unwrap_or_default());
-        usual(panic);
-    }));
     let metered = || limits(Policy::new("a", MINUTE).metered());
-    for is_request in [true, false] {
-        let twin = if is_request { BandwidthLayer::try_requests } else { BandwidthLayer::try_responses };
-        let error = twin(metered(), OnLimit::Abort).expect_err("bytes are not metered").to_string();
-        // Called by name: a pointer to a function has no place of its caller.
-        let panicked = catch_unwind(|| {
-            if is_request {
-                BandwidthLayer::requests(metered(), OnLimit::Abort)
-            } else {
-                BandwidthLayer::responses(metered(), OnLimit::Abort)
-            }
-        });
-        assert_eq!(panicked.expect_err("it panics").downcast_ref(), Some(&error));
-        assert_eq!(FILE.take(), file!(), "{error}");
-    }
+    let abort = OnLimit::Abort;
+    assert_panics(|| BandwidthLayer::requests(metered(), abort), BandwidthLayer::try_requests(metered(), abort));
+    assert_panics(|| BandwidthLayer::responses(metered(), abort), BandwidthLayer::try_responses(metered(), abort));
 }

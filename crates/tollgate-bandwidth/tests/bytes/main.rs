@@ -5,6 +5,8 @@
 mod audit;
 mod bodies;
 mod invalid;
+#[path = "../../../../tests/support/panics.rs"]
+mod panics;
 mod requests;
 mod rig;
 mod sockets;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use tollgate::{Ban, Limiter, Policy, Quota, RateLimitLayer, Rule, key};
+use tollgate::{Ban, Limiter, Quota, Rule};
 
 use super::audit::{Counts, ada, flow_of, limiter_of, memory};
 
@@ -52,22 +52,4 @@ async fn nothing_is_leased_to_a_banned_key_whose_end_is_waited_for_with_a_call_e
         sleep(2 * MINUTE).await;
         flow.check(1).await.expect("the ban has ended");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ban_that_a_policy_gets_holds_for_flows_that_there_are() {
-    let policy = || Policy::new("bytes", Quota::fixed_window(100, MINUTE)).key(key::peer_ip());
-    let layer = RateLimitLayer::new(memory(), policy());
-    let limiter = layer.clone().live().limiter().only(["bytes"]).expect("it is there");
-    let flow = flow_of(&limiter).await;
-    flow.check(1).await.expect("it is new");
-    layer.clone().live().replace_policies([policy().ban(Ban::new(1, MINUTE, 5 * MINUTE))]).expect("memory bans");
-    assert!(limiter.check_n(&ada(), 101).await.expect("memory decides").is_banned());
-    let waits = timeout(4 * MINUTE, async {
-        for _ in 0..100 {
-            flow.acquire(1).await.expect("memory decides");
-        }
-    });
-    assert!(waits.await.is_err(), "it waits for the end of the ban");
-    assert!(flow.decision().expect("there was one").is_banned());
 }

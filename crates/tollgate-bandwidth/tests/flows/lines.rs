@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::time::{Instant, sleep, timeout};
-use tollgate::test_util::FailingStore;
-use tollgate::{Limiter, MemoryStore, Quota, Rule};
+use tollgate::{MemoryStore, Quota};
 use tollgate_bandwidth::Flow;
 
-use super::audit::{ada, flow, flow_of, limiter, memory};
+use super::audit::{ada, flow, limiter};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -27,14 +26,8 @@ async fn who_needs_little_does_not_wait_for_what_somebody_needed_who_left() {
     flow.acquire(1).await.expect("memory decides");
     assert!(start.elapsed() <= SECOND * 3 / 2, "{:?}", start.elapsed());
     large.await.expect("no panic").expect_err("it takes 50 s");
-
-    timeout(SECOND, flow.acquire(500)).await.expect_err("it takes 50 s");
-    assert!(flow.check(500).await.is_err() && flow.try_acquire(600).is_err());
-    let start = Instant::now();
-    flow.acquire(1).await.expect("memory decides");
-    assert!(start.elapsed() <= SECOND, "{:?}", start.elapsed());
     drop(flow);
-    assert_eq!(counts.taken(), 1_002);
+    assert_eq!(counts.taken(), 1_001);
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,20 +39,6 @@ async fn what_was_gained_for_somebody_who_left_is_not_passed_by_others_at_once()
         passed += 1;
     }
     // The burst, and a second of what was gained.
-    assert!(passed <= 20, "{passed} at once");
-}
-
-#[tokio::test(start_paused = true)]
-async fn grants_that_nobody_claims_do_not_pile_up() {
-    let (flow, ..) = flow(Quota::per_second(10)).await;
-    let mut idle: Vec<_> = (0..55).map(|_| Box::pin(flow.acquire(10))).collect();
-    let mut passed: u64 = idle.iter_mut().map(|taking| u64::from(taking.now_or_never().is_some()) * 10).sum();
-    assert_eq!(passed, 10, "the burst");
-    sleep(Duration::from_millis(9_500)).await;
-    passed = 0;
-    for taking in idle.iter_mut().skip(1) {
-        passed += u64::from(taking.now_or_never().is_some()) * 10;
-    }
     assert!(passed <= 20, "{passed} at once");
 }
 
@@ -90,22 +69,6 @@ async fn a_flow_begins_and_a_check_ends_although_somebody_waits_for_much() {
     let error = timeout(SECOND, other.check(1)).await.expect("a call at most").expect_err("others wait");
     assert!(error.is_denied(), "{error}");
     large.abort();
-}
-
-#[tokio::test(start_paused = true)]
-async fn where_nothing_is_enforced_several_take_all_that_a_number_holds() {
-    let store = FailingStore::new(memory());
-    store.delay(Duration::from_millis(20));
-    let limiter = Limiter::new(store.clone(), [Rule::new("bytes", Quota::per_second(10)).shadow()]);
-    let flow = flow_of(&limiter).await;
-    let mut takes = [(); 3].map(|()| Box::pin(flow.acquire(u64::MAX)));
-    assert!(takes.iter_mut().all(|take| take.now_or_never().is_none()), "a call is in flight");
-    // The first one is granted all of them, and has not claimed them when the second one is decided.
-    store.work();
-    sleep(Duration::from_millis(100)).await;
-    for take in takes {
-        timeout(SECOND, take).await.expect("nothing limits it").expect("memory decides");
-    }
 }
 
 /// A task whose waker is all that is left of it: it holds a flow, and takes a unit in its destructor.

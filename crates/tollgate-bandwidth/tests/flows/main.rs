@@ -7,7 +7,6 @@ mod lines;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod portions;
-mod redis;
 mod runtimes;
 #[cfg(feature = "stream")]
 mod streams;

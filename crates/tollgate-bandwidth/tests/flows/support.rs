@@ -1,9 +1,6 @@
 //! What tests of the root use, too.
 
 #[allow(dead_code, reason = "other tests use more of it")]
-#[path = "../../../../tests/support/server.rs"]
-pub(crate) mod server;
-#[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/slow.rs"]
 pub(crate) mod slow;
 #[path = "../../../../tests/support/soon.rs"]

@@ -66,21 +66,6 @@ async fn a_check_waits_for_the_store_and_not_for_the_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_check_that_is_polled_long_after_its_refusal_calls_the_store_again() {
-    let (store, flow, limiter, _) = failing(QUOTA, OnFailure::Fallback).await;
-    store.delay(20 * MS);
-    sleep(2_000 * MS).await;
-    // Nothing is leased any more.
-    let _ = limiter.check_n(&ada(), 700).await.expect("memory decides");
-    let mut late = Box::pin(flow.check(600));
-    assert!(late.as_mut().now_or_never().is_none(), "the call is in flight");
-    sleep(100 * MS).await;
-    assert!(flow.decision().is_some_and(|decision| !decision.is_allowed()));
-    sleep(400 * MS).await;
-    soon(late).await.expect("800 units were gained");
-}
-
-#[tokio::test(start_paused = true)]
 async fn units_beyond_the_capacity_pass_once_they_are_gained_and_are_refused_to_a_check_without_a_call() {
     let (flow, _, counts) = flow(Quota::per_second(10)).await;
     let calls = counts.calls();

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures::FutureExt;
 use tokio::time::{sleep, timeout};
 use tollgate::{Key, OnFailure, Quota, Source};
 use tollgate_bandwidth::Flow;
@@ -86,20 +85,4 @@ async fn a_store_that_panics_is_one_that_fails() {
         store.work();
         timeout(Duration::from_secs(5), flow.acquire(500)).await.expect("in time").expect("it is back");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_is_polled_after_the_store_is_back_waits_on() {
-    let (store, flow, _, counts) = failing(QUOTA, OnFailure::Deny).await;
-    flow.acquire(1_000).await.expect("the burst");
-    let mut idle = Box::pin(flow.acquire(500));
-    assert!(idle.as_mut().now_or_never().is_none());
-    store.fail();
-    sleep(Duration::from_secs(1)).await;
-    store.work();
-    sleep(Duration::from_secs(2)).await;
-    flow.acquire(1).await.expect("it is back");
-    idle.await.expect("it is back");
-    drop(flow);
-    assert_eq!(counts.taken(), 1_501);
 }

@@ -29,11 +29,6 @@ fn line() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
-        check(&text)?;
-    }
-
-    #[test]
     fn no_likely_file_makes_it_panic(lines in prop::collection::vec(line(), 0..12)) {
         check(&lines.join("\n"))?;
         check(&format!("[[policy]]\n{}", lines.join("\n")))?;

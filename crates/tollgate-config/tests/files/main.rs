@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::policy::Algorithm;
 use tollgate_config::Config;
 
 mod calendar;
@@ -41,9 +40,11 @@ limit = 1_000
 window = "30d"
 
 [[policy]]
-name = "short"
+name = "slots"
+algorithm = "concurrency"
 limit = 5
-window = "100ms"
+slot_ttl = "1m 30s"
+max_hold = "2m"
 
 [server]
 on_failure = "allow"
@@ -54,15 +55,15 @@ instances = 3
 fn a_good_file_gives_its_policies_in_order() {
     let config = Config::from_toml(GOOD).unwrap();
     let names: Vec<_> = config.policies().iter().map(tollgate::Policy::name).collect();
-    assert_eq!(names, ["ip", "user.search-2_", "short"]);
-    let quotas: Vec<_> = config.policies().iter().map(tollgate::Policy::quota).collect();
-    let shapes = quotas.iter().map(|quota| (quota.algorithm(), quota.limit(), quota.capacity(), quota.window()));
+    assert_eq!(names, ["ip", "user.search-2_", "slots"]);
+    let quotas: Vec<_> = config.policies().iter().map(|policy| *policy.quota()).collect();
+    let second = Duration::from_secs(1);
     let expected = [
-        (Algorithm::TokenBucket, 300, 50, Duration::from_secs(60)),
-        (Algorithm::FixedWindow, 1_000, 1_000, Duration::from_secs(30 * 86_400)),
-        (Algorithm::TokenBucket, 5, 5, Duration::from_millis(100)),
+        Quota::token_bucket(300, 60 * second).burst(50),
+        Quota::fixed_window(1_000, 30 * 86_400 * second),
+        Quota::concurrency(5).slot_ttl(90 * second).max_hold(120 * second),
     ];
-    assert_eq!(shapes.collect::<Vec<_>>(), expected);
+    assert_eq!(quotas, expected);
     assert_eq!(config.into_policies().len(), 3);
     assert!(Config::from_toml("").expect("it says nothing").policies().is_empty());
 }
@@ -124,23 +125,6 @@ fn what_a_file_may_say_is_documented() {
 }
 
 #[test]
-fn a_concurrency_has_times_of_slots_instead_of_a_window() {
-    let file = |lines: &str| format!("[[policy]]\nname = \"a\"\nalgorithm = \"concurrency\"\nlimit = 3\n{lines}");
-    let quota = |lines: &str| Config::from_toml(&file(lines)).map(|config| *config.policies()[0].quota());
-    let second = Duration::from_secs(1);
-    assert_eq!(quota("").unwrap(), Quota::concurrency(3));
-    let given = quota("slot_ttl = \"1m 30s\"\nmax_hold = \"2m\"").unwrap();
-    assert_eq!(given, Quota::concurrency(3).slot_ttl(90 * second).max_hold(120 * second));
-    let fault = |lines: &str| quota(lines).expect_err(lines).to_string();
-    assert!(fault("window = \"60s\"").starts_with("line 5: a concurrency has a slot_ttl"));
-    assert!(fault("slot_ttl = \"1s\"").starts_with("line 5: slot_ttl 1s is shorter than two heartbeats"));
-    assert!(fault("\nmax_hold = \"10ms\"").starts_with("line 6: max_hold 10ms is too short"));
-    assert!(fault("burst = 5").starts_with("line 5: burst 5 is for a token bucket only"));
-    let tiers = "slot_ttl = \"4s\"\nmax_hold = \"2m\"\ntiers = { by = \"header:x-plan\", pro = 2_000_000 }";
-    assert!(fault(tiers).starts_with("line 7: tier \"pro\": limit 2000000 is too large for a concurrency"));
-}
-
-#[test]
 fn the_file_in_the_guide_is_a_good_one() {
     let blocks = include_str!("../../../../docs/policies.md").split("```toml\n").skip(1);
     let files: Vec<_> = blocks.map(|block| block.split("```").next().unwrap()).collect();
@@ -192,30 +176,25 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("# no name", 1, &["policy: missing field `name`"]),
         ("# no limit", 1, &["policy: missing field `limit`"]),
         ("# no window", 4, &["no window", "window = \"60s\""]),
-        ("limit = 0", 3, &["limit 0", "at least 1"]),
-        ("limit = 9_223_372_036_854_775_807", 3, &["limit 9223372036854775807 is too large", "at most"]),
+        ("limit = 0", 3, &["limit 0 admits nothing: at least 1 is needed (column 9)"]),
         ("limit = 99_999_999_999_999_999_999", 3, &["policy.limit: ", "at most 18446744073709551615"]),
         ("algorithm = \"sliding_log\"\nlimit = 20_000", 4, &["at most 10000"]),
-        ("algorithm = \"long_sliding_log\"\nlimit = 1_000_001", 4, &["at most 1000000"]),
         ("algorithm = \"long_sliding_log\"\nlimit = 20_000\nwindow = \"50d\"", 5, &["less than 49 days"]),
         ("window = \"18446744073709551615s 1000000000ns\"", 3, &["is too long", "60s"]),
+        ("# no window\nalgorithm = \"concurrency\"\nwindow = \"60s\"", 5, &["a concurrency has a slot_ttl"]),
+        ("# no window\nalgorithm = \"concurrency\"\nslot_ttl = \"1s\"", 5, &["shorter than two heartbeats"]),
+        ("# no window\nalgorithm = \"concurrency\"\nmax_hold = \"10ms\"", 5, &["max_hold 10ms is too short"]),
         ("window = \"0s\"", 3, &["window 0s", "at least 1us"]),
-        ("limit = 1\nwindow = \"1ns\"", 4, &["not a whole number of ticks"]),
-        ("window = \"36500d\"", 3, &["too long", "69 years"]),
         ("algorithm = \"leaky\"", 3, &["\"leaky\" is unknown", "one of fixed_window, ", ", long_sliding_log"]),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
-        ("algorithm = \"leaky_bucket\"\nqueue = 9_000_000_000_000", 4, &["queue 9000000000000 is too"]),
         ("algorithm = \"leaky_bucket\"\nnodelay = 9\nqueue = 4", 4, &["nodelay 9 is more than the queue holds", "5"]),
-        (
-            "key = \"client\"",
-            3,
-            &["key \"client\" is unknown", "client_ip, peer_ip, route", "header:NAME, cookie:NAME"],
-        ),
-        ("key = \"header\"", 3, &["header:NAME", "x-api-key", "\"\""]),
+        ("key = \"client\"", 3, &["key \"client\" is unknown", "client_ip, peer_ip, route", "header:NAME, cookie"]),
         ("key = \"header:x y\"", 3, &["key header:NAME has \"x y\" for a name", "x-api-key"]),
         ("key = []", 3, &["a list of 0 keys", "1 to 8"]),
         ("key = [\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\",\"path\"]", 3, &["9 keys"]),
-        ("key = [\n  \"path\",\n  \"user\",\n]", 5, &["key \"user\" is unknown"]),
+        ("key = [\n  \"path\",\n\t\"user\",\n]", 5, &["key \"user\" is unknown", "(column 2)"]),
+        ("tiers = { by = \"header:\u{fc}\", free = 1 }", 3, &["(column 16)"]),
+        ("critical = { header = \"x\", value = \"\u{fc}\", or = 1 }", 3, &["(column 41)"]),
         ("missing_key = \"ignore\"", 3, &["missing_key \"ignore\" is unknown", "skip, deny, share"]),
         ("advertise", 3, &[]),
         ("\"a\\nb\" = 1", 3, &["unknown field `a\\nb`"]),
@@ -232,25 +211,22 @@ fn every_mistake_outside_a_policy_names_its_line() {
         ("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"][..]),
         ("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]),
         ("policy = [[\"a\"]]", 1, &["expected a table, under [[policy]]"]),
-        ("server = [[\"10.0.0.0/8\"], 1]", 1, &["expected a table, under [server]"]),
         ("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]),
         ("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]),
         ("[server]\ninstances = 1\nallow_for = \"60s\"", 3, &[idle]),
-        ("[server]\nallow_for = \"60s\"\non_failure = \"deny\"", 2, &[idle]),
         ("[server]\non_failure = \"allow\"\nallow_for = \"0s\"", 3, &["allow_for of 0", "on_failure = \"fallback\""]),
-        ("[server]\ninstances = 0", 2, &["server.instances: ", "integer `0`", "1 to 4294967295"]),
+        ("[server]\ninstances = 0", 2, &["server.instances: ", "integer `0`", "1 to 4294967295", "(column 13)"]),
+        ("\n\n[server", 3, &["(column 8)"]),
         ("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"proxy\"]", 3, &["trusted proxy \"proxy\"", "CIDR"]),
         ("[server]\ntrusted_proxies = [\"10.0.0.0/8\",\n\"0.0.0.0/0\"]", 3, &[every]),
         ("[server]\ntrusted_proxies = [\"::/1\",\n\"8000::/1\"]", 2, &[every]),
         ("[server]\ntrusted_proxies = []\ntrusted_hops = 1", 3, &["exclude each other"]),
         ("[server]\ntrusted_hops = 65", 2, &["trusted_hops 65", "0 to 64"]),
         ("[server]\nforwarded = \"forwarded\"", 2, &["without a trusted proxy", "trusted_proxies"]),
-        ("[server]\ntrusted_proxies = []\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]),
         ("[server]\ntrusted_hops = 1\nforwarded = \"a b\"", 3, &["forwarded has \"a b\" for a name"]),
         ("[server]\ntrusted_unix_socket = false\nforwarded = \"forwarded\"", 3, &["without a trusted proxy"]),
         ("a = [1,\n2,\n", 2, &["unclosed array"]),
-        ("name = \"open\n", 1, &[]),
-        (&GOOD.replace("\"short\"", "\"ip\""), 22, &["policy name \"ip\" is taken on line 4"]),
+        (&GOOD.replace("\"slots\"", "\"ip\""), 22, &["policy name \"ip\" is taken on line 4"]),
     ] {
         refused(file, line, fragments);
     }
@@ -277,25 +253,6 @@ fn no_field_is_ignored() {
     }
     for field in server_fields {
         refused(&format!("[server]\n{field} = 07:32:00"), 2, &[&format!("server.{field}: "), "expected "]);
-    }
-}
-
-#[test]
-fn every_mistake_names_its_column() {
-    for (file, place) in [
-        (policy("limit = 0"), "line 3: limit 0 admits nothing: give at least 1 (column 9)"),
-        (policy("  colour = 1"), "(column 3)"),
-        (policy("# no name"), "(column 1)"),
-        (policy("methods = [\"GET\", \"FETCH\"]"), "(column 19)"),
-        (policy("key = [\"path\",\n\t\"user\"]"), "(column 2)"),
-        (policy("tiers = { by = \"header:\u{fc}\", \u{22}\u{e9}\u{22} = 0 }"), "(column 16)"),
-        (policy("critical = { header = \"x\", value = \"\u{fc}\", or = 1 }"), "(column 41)"),
-        ("[server]\ninstances = 0".to_owned(), "(column 13)"),
-        ("[server]\ninstances =".to_owned(), "(column 12)"),
-        ("\n\n[server".to_owned(), "(column 8)"),
-    ] {
-        let error = Config::from_toml(&file).expect_err(&file).to_string();
-        assert!(error.ends_with(place), "{error} does not end with {place}\n{file}");
     }
 }
 

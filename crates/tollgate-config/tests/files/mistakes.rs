@@ -2,14 +2,12 @@
 
 use tollgate_config::Config;
 
-use super::{all_refused, policy};
+use super::{all_refused, policy, refused};
 
 #[test]
 fn keys_without_a_name_are_told() {
     all_refused(&[
-        ("key = \"cookie:\"", 3, &["cookie:NAME has \"\" for a name", "cookie:session"]),
         ("key = \"cookie\"", 3, &["cookie:session"]),
-        ("key = \"query:\"", 3, &["query:NAME has \"\" for a name"]),
         ("key = \"path_param:{id}\"", 3, &["\"{id}\"", "path_param:id"]),
         ("key = \"bearer:x\"", 3, &["key \"bearer:x\" is unknown", "bearer"]),
     ]);
@@ -21,9 +19,7 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("cost = 0", 3, &["requests cost 0, so this policy limits nothing"]),
         ("limit = 50\ncost = 60", 4, &["a request costs 60 and the quota holds 50 at most"]),
         ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
-        ("cost = \"header:\"", 3, &["cost header:NAME has \"\" for a name", "x-api-key"]),
         ("min_cost = 2", 3, &["min_cost has no effect without a line cost = \"header:NAME\""]),
-        ("cost = 2\nmin_cost = 2", 4, &["min_cost has no effect"]),
         ("limit = 50\ncost = \"header:x-cost\"\nmin_cost = 51", 5, &["min_cost 51 is above what the quota holds"]),
         ("count = \"errors\"", 3, &["count \"errors\" is unknown", "all, failures, successes, served"]),
         ("count = []", 3, &["count is an empty list", "at least one"]),
@@ -31,29 +27,23 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("methods = [\"GET\",\n \"FETCH\"]", 4, &["method \"FETCH\" is unknown"]),
         ("routes = [\"users\"]", 3, &["route \"users\"", "begins with a slash"]),
         ("allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]", 4, &["allow: \"10.0.0.0/33\" looks like an address"]),
-        ("deny = [\"2001:db8::/129\"]", 3, &["deny: \"2001:db8::/129\" looks like an address but is not a valid one"]),
-        ("deny = []", 3, &["deny is an empty list: give at least one, or leave it out"]),
-        ("deny = [\"\"]", 3, &["deny: an empty entry: give a CIDR or the value of a key"]),
+        ("deny = []", 3, &["deny is an empty list: at least one is needed"]),
+        ("deny = [\"\"]", 3, &["deny: an empty entry: use a CIDR or the value of a key"]),
         ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
-        ("key = [\"method\", \"path\"]\ndeny = [\"login\"]", 4, &["deny has an entry that can never match"]),
         ("allow = [\"::1\",\n { value = \"a\", or = 1 }]", 4, &["policy.allow: expected a string"]),
     ]);
 }
 
 #[test]
 fn a_month_is_refused_as_it_may_be_meant_for_a_minute_and_has_no_fixed_length() {
-    let file = |window: &str| format!("[[policy]]\nname = \"a\"\nkey = \"global\"\nlimit = 1\nwindow = \"{window}\"");
-    for window in ["1M", "1 M", "2M", "0.5M", "1M 2d", "1h1M", "1d 1M 1s", "1month", "2 months", "1d 1y", "1year"] {
-        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
+    let file = |window: &str| policy(&format!("window = \"{window}\""));
+    for window in ["1M", "1 M", "0.5M", "1h1M", "1d 1M 1s", "1month", "2 months", "1d 1y", "1year"] {
         let given = format!("policy.window: {window:?} has the unit ");
-        for part in ["line 5", &given, "may be minutes or months", "1m", "30d", "\"month\""] {
-            assert!(error.contains(part), "{window}: {part:?} is not in {error}");
-        }
+        refused(&file(window), 3, &[&given, "may be minutes or months", "1m", "30d", "\"month\""]);
     }
     for window in ["1Y", "1D", "1H", "1S", "1MS", "1Ms", "1Min", "1W"] {
-        let error = Config::from_toml(&file(window)).map(drop).expect_err(window).to_string();
-        assert!(error.contains("give a number and a unit, such as 100ms, 60s, 1h or 30d"), "{window}: {error}");
+        refused(&file(window), 3, &["give a number and a unit, such as 100ms, 60s, 1h or 30d"]);
     }
     for window in ["1m", "1min", "30d", "1h 1m", "1ms", "1s", "2w"] {
         assert!(Config::from_toml(&file(window)).is_ok(), "{window}");
@@ -66,22 +56,16 @@ fn reserves_tiers_and_switches_are_checked() {
         ("reserve = 0.2", 3, &["reserve has no effect without critical requests", "critical = {"]),
         ("critical = { header = \"a\", value = \"b\" }", 3, &["without a reserve", "reserve = 0.2"]),
         ("reserve = 1\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve 1 ", "above 0 and below 1"]),
-        ("reserve = nan\ncritical = { header = \"a\", value = \"b\" }", 3, &["reserve NaN"]),
         ("reserve = 0.2\ncritical = { header = \"a b\", value = \"c\" }", 4, &["critical has \"a b\" for a name"]),
-        ("critical = { header = \"a\" }", 3, &["missing field `value`"]),
         ("critical = { header = \"a\", value = \"b\", or = 1 }", 3, &["unknown field `or`"]),
         ("tiers = { free = 1 }", 3, &["tiers has no by", "by = \"header:NAME\""]),
         ("tiers = { by = \"header:a\" }", 3, &["tiers has no tier", "pro = 5000"]),
         ("tiers = { by = \"a\", free = 1 }", 3, &["tiers by \"a\" is unknown", "header:NAME"]),
-        ("tiers = { by = \"header:\", free = 1 }", 3, &["tiers by header:NAME has \"\""]),
-        ("tiers = { by = 5, free = 1 }", 3, &["tiers by is a number: give header:NAME"]),
+        ("tiers = { by = 5, free = 1 }", 3, &["tiers by is a number: use header:NAME"]),
         ("tiers = { by = \"header:a\", free = \"header:b\" }", 3, &["tier \"free\" is no limit", "(column 35)"]),
-        ("tiers = { by = \"header:a\", free = 0 }", 3, &["tier \"free\": limit 0 admits nothing"]),
         ("cost = 3\ntiers = { by = \"header:a\", free = 2 }", 4, &["tier \"free\": a request costs at least 3"]),
-        ("cost = \"header:c\"\nmin_cost = 3\ntiers = { by = \"header:a\",\nfree = 2 }", 6, &["costs at least 3"]),
         ("tiers = { by = \"header:a\",\n free = 1,\n pro = 9_000_000_000_000 }", 5, &["tier \"pro\": limit"]),
         ("slot_ttl = \"30s\"", 3, &["slot_ttl 30s is for a concurrency only"]),
-        ("max_hold = \"1h\"", 3, &["max_hold 3600s is for a concurrency only"]),
     ]);
 }
 
@@ -94,34 +78,22 @@ fn bans_are_checked_at_the_field_at_fault() {
     };
     let cases = [
         ("ban = [10, \"5m\", \"15m\"]".to_owned(), 3, "expected a table such as { after = 10"),
-        ("ban = {}".to_owned(), 3, "policy.ban: missing field `after`"),
         ("ban = { after = 3, duration = \"1m\" }".to_owned(), 3, "policy.ban: missing field `within`"),
-        ("ban = { after = 3, within = \"1m\" }".to_owned(), 3, "policy.ban: missing field `duration`"),
-        (format!("ban = {{ after = 0, {usual} }}"), 3, "after must be from 1 to 100000 strikes"),
         (format!("ban = {{\n after = -1,\n {usual} }}"), 4, "policy.ban.after: invalid value: integer `-1`"),
         (times("0s", "1m"), 5, "within must be whole milliseconds, from 1ms to 366 days"),
         (times("1m", "0s"), 6, "duration must be whole milliseconds, from 1ms"),
-        (times("1m", "9000d"), 6, "duration must be whole milliseconds, from 1ms to 366 days"),
         (with("backoff = 2"), 4, "backoff has no effect without the longest ban, such as max = \"1d\": add it"),
         (with("max = \"1d\""), 4, "max has no effect without backoff, such as backoff = 2: add it"),
         (with("\n backoff = 0.5, max = \"1d\""), 5, "backoff must be from 1 to 100, not 0.5"),
-        (with("\n backoff = nan, max = \"1d\""), 5, "backoff must be from 1 to 100, not NaN"),
         (with("\n backoff = 1, max = \"1d\""), 5, "backoff has no effect without a factor above 1"),
         (with("backoff = 2,\n max = \"5m\""), 5, "from the first of 900s to 366 days, not 300s"),
         (with("backoff = 2,\n max = \"9000d\""), 5, "the longest ban must be whole milliseconds"),
         (with("\n forever = true"), 5, "unknown field `forever`"),
         (with("\n extend = 1"), 5, "policy.ban.extend: invalid type: integer `1`, expected true or false"),
-        (with("\n layer = \"yes\""), 5, "policy.ban.layer: "),
         (with("\n on = \"errors\""), 5, "on \"errors\" is unknown"),
-        (with("\n on = []"), 5, "on is an empty list: give at least one"),
         (format!("ban = {{ after = 3, {usual} }}"), 3, "all clients share this key"),
-        (
-            format!("key = \"header:x-user\"\nban = {{ after = 3, {usual} }}"),
-            4,
-            "verified before (verified_key = true)",
-        ),
-        (with("\n on = [401], extend = true"), 4, "a ban by failures is not extended: leave out extend (column"),
-        (format!("key = [\"route\", \"method\"]\nban = {{ after = 3, {usual} }}"), 4, "all clients share this key"),
+        (format!("key = \"header:x\"\nban = {{ after = 3, {usual} }}"), 4, "verified before (verified_key = true)"),
+        (with("\n on = [401], extend = true"), 4, "a ban by failures is not extended: remove extend (column"),
     ];
     for (lines, line, part) in &cases {
         all_refused(&[(lines, *line, &[part])]);
@@ -144,7 +116,7 @@ fn what_a_concurrency_cannot_settle_is_an_error_at_its_line() {
     let slots = |line: &str| format!("# no window\nalgorithm = \"concurrency\"\n{line}");
     for (line, option) in [("metered = true", "metered"), ("count = \"failures\"", "count"), ("count = [401]", "count")]
     {
-        let advice = format!("its slots are released at the end of each request: leave out {option}");
+        let advice = format!("its slots are released at the end of each request: remove {option}");
         all_refused(&[(&slots(line), 5, &[&advice])]);
     }
     assert!(Config::from_toml(&policy(&slots("metered = false"))).is_ok());
@@ -156,15 +128,10 @@ fn options_without_effect_are_refused() {
     let addresses = &["serve_unknown_addresses has no effect without an address in a list deny"];
     all_refused(&[
         ("missing_key = \"deny\"", 3, global),
-        ("key = \"global\"\nmissing_key = \"share\"", 4, global),
         ("key = \"header:a\"\ndeny = [\"b\"]\nserve_unknown_addresses = true", 5, addresses),
         ("serve_unknown_addresses = true", 3, addresses),
         ("methods = [\"POST\"]\npreflights = true", 4, &["preflights has no effect without \"OPTIONS\" in methods"]),
-        (
-            "key = \"header:a\"\nmissing_key = \"deny\"\nmethods = [\"POST\"]\npreflights_without_key = true",
-            6,
-            &["preflights_without_key has no effect"],
-        ),
+        ("key = \"header:a\"\npreflights_without_key = true", 4, &["preflights_without_key has no effect"]),
         ("# no window\nalgorithm = \"concurrency\"\nrefund_dropped = true", 5, &["refund_dropped has no effect"]),
     ]);
     let preflights = "methods = [\"POST\", \"OPTIONS\"]\npreflights = true";

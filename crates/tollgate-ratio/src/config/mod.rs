@@ -15,7 +15,7 @@ use self::fault::{At, Fault, Source, one_line};
 use crate::builder::{check_life, check_report, check_shards, check_tick};
 use crate::{RatioStore, RatioStoreBuilder, Tally};
 
-const MOST_KEYS: usize = 10_000_000;
+const MAX_KEYS: usize = 10_000_000;
 
 /// The ratio store of a TOML file, from the table `[ratios]`. Other tables are for other crates.
 ///
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Period {
         // Its parser panics where a sum is as large as a `Duration` can be.
         let is_short = text.len() < 16;
         let parsed = if is_short { humantime::parse_duration(&text).ok() } else { None };
-        parsed.map(Self).ok_or_else(|| D::Error::custom(format!("{text:?} is not a duration: give 200ms, 1s or 1m")))
+        parsed.map(Self).ok_or_else(|| D::Error::custom(format!("{text:?} is not a duration: use 200ms, 1s or 1m")))
     }
 }
 
@@ -140,8 +140,8 @@ impl RatioTable {
     fn checked(self) -> Result<RatioConfig, Fault> {
         let tick = self.tick.as_ref().map(|tick| tick.get_ref().0);
         let keys = |keys: u64| match usize::try_from(keys) {
-            Ok(keys) if (1..=MOST_KEYS).contains(&keys) => Ok(keys),
-            _ => Err(Error::invalid(format!("keys {keys} is not allowed: give 1 to {MOST_KEYS}"))),
+            Ok(keys) if (1..=MAX_KEYS).contains(&keys) => Ok(keys),
+            _ => Err(Error::invalid(format!("keys {keys} is not allowed: allowed are 1 to {MAX_KEYS}"))),
         };
         Ok(RatioConfig {
             tick: check(self.tick, |Period(tick)| check_tick(tick).map(|()| tick))?,
@@ -160,7 +160,7 @@ impl Fair {
             PolicyName::try_from(name.get_ref().as_str()).at(name)?;
         }
         if self.policy.get_ref() == self.by.get_ref() {
-            let message = format!("callers of {:?} are its own keys: give another policy for them", self.by.get_ref());
+            let message = format!("callers of {:?} are its own keys: use another policy for them", self.by.get_ref());
             return Err(Fault::new(&self.by, message));
         }
         Ok((self.policy.into_inner(), self.by.into_inner()))

@@ -29,40 +29,6 @@ fn draws(seed: u64) -> impl FnMut() -> f64 {
 }
 
 #[test]
-fn a_keep_is_a_share_whatever_the_totals() {
-    for limit in [1, 1_000, 1 << 40] {
-        for ordinary in [0, 1, 999, (1 << 52) - 1, u64::MAX] {
-            for critical in [0, 1, 999, (1 << 52) - 1, u64::MAX] {
-                for floor in [0, 1, limit] {
-                    let entry = told(limit, floor, [ordinary, critical]);
-                    let keeps = keeps(&entry);
-                    assert!(keeps.iter().all(|keep| (0.0..=1.0).contains(keep)), "{keeps:?}");
-                    let admitted: f64 = [0, 1].map(|kind| keeps[kind] * float(entry.totals[kind])).iter().sum();
-                    assert!(admitted <= float(limit) * 1.000_001, "{admitted} of {limit}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn the_reserve_is_left_to_critical_requests() {
-    for (offered, admitted) in [
-        ([9_000, 100], [800, 100]),
-        ([9_000, 500], [500, 500]),
-        ([9_000, 5_000], [0, 1_000]),
-        ([500, 100], [500, 100]),
-        ([0, 5_000], [0, 1_000]),
-        ([800, 0], [800, 0]),
-        ([0, 0], [0, 0]),
-    ] {
-        // A fifth is reserved.
-        let keeps = keeps(&told(1_000, 200, offered));
-        assert_eq!([0, 1].map(|kind| whole(keeps[kind] * float(offered[kind]))), admitted, "of {offered:?}");
-    }
-}
-
-#[test]
 fn the_requests_that_pass_stay_within_four_of_their_share() {
     for (totals, clients) in [(2_000, 2), (5_000, 5), (100_000, 2), (1_250, 3)] {
         let (mut entry, mut draw, mut passed) = (told(1_000, 0, [0, totals]), draws(7), vec![0.0; clients]);
@@ -87,47 +53,6 @@ fn a_process_alone_leaves_the_reserve_of_its_tick() {
     assert_eq!([taken(&critical, 1.5), taken(&critical, 9.0)], [50, 50], "a tick that is late has more, up to two");
 }
 
-/// Has callers with these units in a tick, and divides what is kept of their sum.
-fn divided(offered: &[u64], keep: f64) -> Callers {
-    let mut callers = Callers::default();
-    (1_u64..).zip(offered).for_each(|(caller, units)| assert!(callers.offer(caller, *units, 1.0) >= 1.0));
-    assert!(callers.roll());
-    callers.divide(keep);
-    callers
-}
-
-#[test]
-fn callers_are_admitted_up_to_a_level_what_the_keep_admits() {
-    for (offered, keep) in [
-        (&[50, 100, 5_000][..], 0.2),
-        (&[1, 1, 1, 1, 1, 10], 0.5),
-        (&[1; 40], 0.5),
-        (&[1; 5], 0.2),
-        (&[7], 0.01),
-        (&[5, 5], 0.0),
-        (&[u64::MAX; 64], 0.3),
-    ] {
-        let mut callers = divided(offered, keep);
-        let admitted =
-            (1_u64..).zip(offered).map(|(caller, units)| float(*units) * callers.offer(caller, *units, keep));
-        let (admitted, expected) =
-            (admitted.sum::<f64>(), offered.iter().map(|units| float(*units)).sum::<f64>() * keep);
-        assert!((admitted - expected).abs() <= expected / 1e6, "{admitted} of {expected}: {offered:?}");
-    }
-    assert!(divided(&[50, 100], 1.0).level.is_none(), "nothing is dropped");
-}
-
-#[test]
-fn a_new_caller_has_the_level_too_and_one_without_a_place_the_keep() {
-    let mut callers = divided(&[1, 1, 10], 0.5);
-    let passing = [9; 5].map(|caller| whole(100.0 * callers.offer(caller, 1, 0.5)));
-    assert_eq!(passing, [100, 100, 100, 100, 0], "four units");
-    for caller in 100..200 {
-        let is_listed = callers.listed.len() < MOST_CALLERS;
-        assert_eq!(whole(100.0 * callers.offer(caller, 8, 0.25)), if is_listed { 50 } else { 25 });
-    }
-}
-
 #[test]
 fn a_sample_is_exact_on_average() {
     let (mut draw, now) = (draws(11), Instant::now());
@@ -144,20 +69,4 @@ fn a_sample_is_exact_on_average() {
         let is_close = |kind: usize| sums[kind].abs_diff(200_000 * units[kind]) <= 4_000 * units[kind];
         assert!(is_close(0) && is_close(1), "{sums:?} of {units:?}");
     }
-}
-
-#[test]
-fn what_is_heavy_hot_or_of_an_unknown_fleet_is_reported_exactly() {
-    let (now, live) = (Instant::now(), 100);
-    let units = |entry: &RatioCounter, live| entry.offered(live, now, || 0.999).map(|offered| offered.critical);
-    let mut light = entry(1_000, 0);
-    assert_eq!([units(&light, live), units(&light, 0)], [None, None], "nothing was offered");
-    light.kinds[1].last = 3;
-    assert_eq!([units(&light, live), units(&light, 0)], [None, Some(3)]);
-    light.kinds[1].last = 6;
-    assert_eq!(units(&light, live), Some(6), "more than half of a fair share");
-    let mut hot = told(1_000, 0, [300, 200]);
-    assert_eq!(units(&hot, live), Some(0), "so that the end of its load is known");
-    hot.hear([300, 199], now);
-    assert_eq!(units(&hot, live), None);
 }

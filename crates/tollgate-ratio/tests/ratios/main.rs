@@ -8,7 +8,6 @@ mod redis;
 mod runtimes;
 mod steady;
 mod support;
-mod tally;
 
 use std::io;
 use std::ops::Range;
@@ -80,17 +79,16 @@ impl Tally for Switch {
     }
 }
 
-/// Steps of 1/50 of a tick, which do not drift.
-struct Steps(Instant, u32);
+/// A tally of a closure.
+struct TallyFn<F>(F);
 
-impl Steps {
-    fn new() -> Self {
-        Self(Instant::now(), 0)
-    }
-
-    async fn next(&mut self) {
-        self.1 += 1;
-        sleep_until(self.0 + TICK * self.1 / 50).await;
+impl<F, R> Tally for TallyFn<F>
+where
+    F: Fn(Report) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<Totals, Error>> + Send + 'static,
+{
+    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
+        Box::pin((self.0)(report))
     }
 }
 
@@ -113,17 +111,32 @@ fn admits(store: &RatioStore, checks: &[Check]) -> u64 {
     u64::from(decide(store, checks).is_allowed())
 }
 
-/// Makes a step fifty times a second, and returns the sums of what was admitted in it, in a part of the seconds.
-async fn offered<const N: usize>(counted: Range<u64>, mut step: impl FnMut(u64) -> [u64; N]) -> [u64; N] {
-    let (mut sums, mut steps) = ([0; N], Steps::new());
-    for number in 0..counted.end * 50 {
-        let admitted = step(number);
-        if number >= counted.start * 50 {
-            sums.iter_mut().zip(admitted).for_each(|(sum, admitted)| *sum += admitted);
+/// Makes a step fifty times a second, and returns the sums of what was admitted in it, of each second.
+async fn each_second<const N: usize>(seconds: u64, mut step: impl FnMut(u64) -> [u64; N]) -> Vec<[u64; N]> {
+    let (start, mut sums) = (Instant::now(), Vec::new());
+    for number in 0..50 * seconds {
+        if number % 50 == 0 {
+            sums.push([0; N]);
         }
-        steps.next().await;
+        let sum = sums.last_mut().expect("one was pushed");
+        sum.iter_mut().zip(step(number)).for_each(|(sum, admitted)| *sum += admitted);
+        // It does not drift.
+        sleep_until(start + TICK * u32::try_from(number + 1).expect("few") / 50).await;
     }
     sums
+}
+
+/// The same, in a part of the seconds together.
+async fn offered<const N: usize>(counted: Range<usize>, step: impl FnMut(u64) -> [u64; N]) -> [u64; N] {
+    let seconds = each_second(counted.end as u64, step).await;
+    std::array::from_fn(|place| seconds[counted.clone()].iter().map(|sums| sums[place]).sum())
+}
+
+/// Sends requests of one unit evenly to all stores, for some seconds; returns what was admitted in each.
+async fn load(stores: &[RatioStore], check: &Check, each: u64, seconds: u64) -> Vec<u64> {
+    let requests = || stores.iter().flat_map(|store| (0..each / 50).map(move |_| store));
+    let step = |_| [requests().map(|store| admits(store, std::slice::from_ref(check))).sum()];
+    each_second(seconds, step).await.concat()
 }
 
 /// Processes that report to one tally, and a check of a unit of all requests.
@@ -141,28 +154,11 @@ impl Fleet {
     }
 
     /// Sends requests evenly to all stores, for some seconds; returns how many were admitted in each.
-    async fn load(&self, each: u64, seconds: usize) -> Vec<u64> {
+    async fn load(&self, each: u64, seconds: u64) -> Vec<u64> {
         load(&self.stores, &self.check, each, seconds).await
     }
 
     fn ratio(&self) -> Option<f64> {
         self.stores[0].ratio(&all())
     }
-}
-
-/// Sends requests of one unit evenly to all stores, for some seconds; returns what was admitted in each.
-async fn load(stores: &[RatioStore], check: &Check, each: u64, seconds: usize) -> Vec<u64> {
-    let mut admitted = vec![0; seconds];
-    let mut steps = Steps::new();
-    for second in &mut admitted {
-        for _ in 0..50 {
-            for store in stores {
-                for _ in 0..each / 50 {
-                    *second += admits(store, std::slice::from_ref(check));
-                }
-            }
-            steps.next().await;
-        }
-    }
-    admitted
 }

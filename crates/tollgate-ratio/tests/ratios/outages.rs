@@ -1,17 +1,17 @@
 //! A tally that does not reply, loses its reports, or has false ones.
 
-use std::pin::Pin;
+use std::slice;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use tollgate::store::{BreakerState, Check, DenyCache};
-use tollgate::{Error, Key, Limiter, OnFailure, Quota, Rule, Source};
+use tollgate::{Key, Limiter, OnFailure, Quota, Rule, Source};
 use tollgate_ratio::{CounterId, Offered, RatioStore, Report, Tally, Totals};
 use tracing::Level;
 
-use super::{Fleet, LIMIT, Switch, TICK, admits, all, counter, decide, load, offered};
+use super::{Fleet, LIMIT, Switch, TICK, TallyFn, admits, all, counter, decide, load, offered};
 use crate::support::log::Log;
 
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn the_last_ratio_holds_for_its_life_and_then_the_share_of_an_instance() {
     assert!(fleet.ratio().is_some());
     fleet.load(500, 2).await;
     assert_eq!((fleet.ratio(), fleet.stores[0].live()), (None, None));
-    assert_eq!(decide(&fleet.stores[0], std::slice::from_ref(&fleet.check)).source(), Source::Fallback);
+    assert_eq!(decide(&fleet.stores[0], slice::from_ref(&fleet.check)).source(), Source::Fallback);
     let admitted = fleet.load(500, 5).await;
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= LIMIT / 10), "{admitted:?}");
     fleet.tally.set_off(false);
@@ -44,68 +44,16 @@ async fn before_the_first_totals_shares_are_admitted() {
     assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT / 2) <= 4), "{admitted:?}");
 }
 
-/// A tally that never replies, and how long it was waited for each time.
-struct Unanswered(Arc<Mutex<Vec<Duration>>>);
-
-struct Waiting(Arc<Mutex<Vec<Duration>>>, Instant);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.lock().expect("no test panicked").push(self.1.elapsed());
-    }
-}
-
-impl Tally for Unanswered {
-    fn report(&self, _: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        let waiting = Waiting(Arc::clone(&self.0), Instant::now());
-        Box::pin(async move {
-            let _waiting = waiting;
-            std::future::pending().await
-        })
-    }
-}
-
-#[tokio::test]
-async fn a_tally_that_does_not_reply_is_waited_for_a_quarter_of_a_tick() {
-    tokio::time::pause();
-    let waits = Arc::default();
-    let store = RatioStore::new(Unanswered(Arc::clone(&waits)));
-    let admitted = load(std::slice::from_ref(&store), &Check::new(all(), 1), 1_000, 4).await;
-    assert!(admitted[1..].iter().all(|second| second.abs_diff(LIMIT) <= 8), "{admitted:?}");
-    let waits = waits.lock().expect("no test panicked");
-    let is_quarter = |wait: &Duration| wait.abs_diff(TICK / 4) <= Duration::from_millis(2);
-    assert!(waits.len() >= 3 && waits.iter().all(is_quarter), "{waits:?}");
-}
-
-/// A tally whose clock leaps by nearly a tick with each report.
-struct Leaping(Switch);
-
-impl Tally for Leaping {
-    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        self.0.ahead.fetch_add(990_000, Ordering::Relaxed);
-        self.0.report(report)
-    }
-}
-
-#[tokio::test]
-async fn a_tally_whose_clock_leaps_with_each_report_is_not_called_without_a_pause() {
-    let tally = Switch::new();
-    let store = RatioStore::builder(Leaping(tally.clone())).seed(1).build();
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 5).await;
-    let reports = tally.reports().len();
-    assert!((3..=60).contains(&reports), "{reports} in 5 ticks");
-}
-
 #[tokio::test]
 async fn the_task_ends_without_requests_and_with_the_last_clone() {
     let tally = Switch::new();
     let store = tally.stores(1).remove(0);
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
+    load(slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
     sleep(Duration::from_secs(65)).await;
     let reports = tally.reports().len();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(tally.reports().len(), reports, "60 ticks without requests");
-    load(std::slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
+    load(slice::from_ref(&store), &Check::new(all(), 1), 100, 3).await;
     assert!(tally.reports().len() > reports, "it begins anew");
     drop(store);
     sleep(2 * TICK).await;
@@ -151,46 +99,102 @@ fn a_runtime_that_has_ended_leaves_the_bound_of_a_tick() {
         stores
     });
     drop(runtime);
-    let admitted = (0..10_000).filter(|_| decide(&stores[0], std::slice::from_ref(&check)).is_allowed()).count();
+    let admitted = (0..10_000).filter(|_| decide(&stores[0], slice::from_ref(&check)).is_allowed()).count();
     assert!(admitted <= 500, "{admitted} in one tick of {LIMIT}");
 }
 
-/// A tally that replies nonsense while it is told to, of any number and any length.
-struct Nonsense(Switch, Arc<Mutex<Option<fastrand::Rng>>>);
+/// What a tally does with a report.
+#[derive(Clone, Copy, Debug)]
+enum Reply {
+    Totals,
+    /// The tally is off.
+    Error,
+    /// It comes a little after a quarter of a tick, or a little before.
+    Late,
+    Early,
+    Never,
+    Panic,
+    /// Its clock leaps by nearly a tick with each report.
+    Leap,
+    /// Any numbers, of any length.
+    Nonsense,
+}
 
-impl Tally for Nonsense {
-    fn report(&self, report: Report) -> Pin<Box<dyn Future<Output = Result<Totals, Error>> + Send + '_>> {
-        let many = report.counters.len();
-        let good = self.0.report(report);
-        let mut rng = self.1.lock().expect("no test panicked");
-        let Some(rng) = rng.as_mut() else { return good };
-        let mut number = || rng.choice([0, 1, 1 << 40, 1 << 52, u64::MAX, LIMIT]).expect("there are some");
-        let now = Duration::from_micros(number());
-        let totals =
-            Totals::new(now, number()).counters((0..number() % 4).map(|_| Some([number(), number()])).collect());
-        let hot = (0..number() % 3).map(|_| (CounterId::new(&all()), [number(), number()])).collect();
-        assert!(many <= 1);
-        Box::pin(std::future::ready(Ok(totals.hot(hot))))
-    }
+/// A tally that replies as a test says.
+fn replying(tally: Switch, reply: Arc<Mutex<Reply>>, rng: Mutex<fastrand::Rng>) -> impl Tally {
+    TallyFn(move |report| {
+        let (tally, reply) = (tally.clone(), *reply.lock().expect("no test panicked"));
+        let mut rng = rng.lock().expect("no test panicked").fork();
+        if matches!(reply, Reply::Leap) {
+            tally.ahead.fetch_add(990_000, Ordering::Relaxed);
+        }
+        let delay = match reply {
+            Reply::Late => TICK * 26 / 100,
+            Reply::Early => TICK * 24 / 100,
+            Reply::Never => TICK * 1_000,
+            _ => Duration::ZERO,
+        };
+        tally.set_off(matches!(reply, Reply::Error));
+        assert!(!matches!(reply, Reply::Panic), "a tally that panics");
+        async move {
+            sleep(delay).await;
+            let totals = tally.report(report).await?;
+            Ok(if matches!(reply, Reply::Nonsense) { nonsense(&mut rng) } else { totals })
+        }
+    })
+}
+
+fn nonsense(rng: &mut fastrand::Rng) -> Totals {
+    let mut number = || rng.choice([0, 1, 1 << 40, 1 << 52, u64::MAX, LIMIT]).expect("there are some");
+    let totals = Totals::new(Duration::from_micros(number()), number());
+    let totals = totals.counters((0..number() % 4).map(|_| Some([number(), number()])).collect());
+    totals.hot((0..number() % 3).map(|_| (CounterId::new(&all()), [number(), number()])).collect())
 }
 
 #[tokio::test]
-async fn nonsense_of_a_tally_ends_no_reports_and_is_forgotten_in_a_few_ticks() {
-    for seed in 0..4 {
-        let (tally, rng) = (Switch::new(), Arc::default());
-        let settings = RatioStore::builder(Nonsense(tally.clone(), Arc::clone(&rng))).seed(seed);
-        let store = settings.build();
-        let (stores, check) = (std::slice::from_ref(&store), Check::new(all(), 1));
-        load(stores, &check, 1_000, 4).await;
-        *rng.lock().expect("no test panicked") = Some(fastrand::Rng::with_seed(seed));
-        for _ in 0..20 {
-            load(stores, &check, 1_000, 1).await;
-            assert!(store.ratio(&all()).is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "seed {seed}");
+async fn whatever_a_tally_does_reports_go_on_and_a_few_ticks_later_it_is_forgotten() {
+    const REPLIES: [Reply; 8] = [
+        Reply::Totals,
+        Reply::Error,
+        Reply::Late,
+        Reply::Early,
+        Reply::Never,
+        Reply::Panic,
+        Reply::Leap,
+        Reply::Nonsense,
+    ];
+    for seed in 0..6 {
+        let (mut rng, tally, reply) =
+            (fastrand::Rng::with_seed(seed), Switch::new(), Arc::new(Mutex::new(Reply::Totals)));
+        let of = |rng: &mut fastrand::Rng| replying(tally.clone(), Arc::clone(&reply), Mutex::new(rng.fork()));
+        let stores = [1, 2].map(|process| RatioStore::builder(of(&mut rng)).seed(seed + process).build());
+        let check = Check::new(all(), 1);
+        load(&stores, &check, 1_000, 4).await;
+        let mut sum = 0;
+        for second in 0..20 {
+            let now = rng.choice(REPLIES).expect("there are some");
+            *reply.lock().expect("no test panicked") = now;
+            let what = format!("seed {seed}, second {second}: {now:?}");
+            if rng.u8(..3) == 0 {
+                let ahead = [Duration::from_millis(rng.u64(..4_000)), Duration::from_secs(3_600), Duration::ZERO];
+                tally.set_ahead(rng.choice(ahead).expect("there are some"));
+            }
+            let before = tally.reports().len();
+            sum += load(&stores, &check, 1_000, 1).await[0];
+            let reports = tally.reports().len() - before;
+            assert!(reports <= 24, "{what}: {reports} reports");
+            assert!(stores[0].ratio(&all()).is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "{what}");
         }
-        *rng.lock().expect("no test panicked") = None;
-        let admitted = load(stores, &check, 1_000, 12).await;
-        assert!(is_limited(&admitted[6..]), "seed {seed}: {admitted:?}");
-        assert_eq!(store.live(), Some(1), "seed {seed}");
+        // Of five times the limit.
+        assert!(sum / 20 <= 2 * LIMIT, "seed {seed}: {sum} in 20 s");
+        *reply.lock().expect("no test panicked") = Reply::Totals;
+        load(&stores, &check, 1_000, 6).await;
+        let before = tally.reports().len();
+        let admitted = load(&stores, &check, 1_000, 6).await;
+        let reports = tally.reports().len() - before;
+        assert!(is_limited(&admitted), "seed {seed}: {admitted:?}");
+        assert!((6..=18).contains(&reports), "seed {seed}: {reports} of two processes in 6 ticks");
+        assert_eq!(stores[0].live(), Some(2), "seed {seed}");
     }
 }
 
@@ -239,46 +243,12 @@ fn is_limited(seconds: &[u64]) -> bool {
 }
 
 #[tokio::test]
-async fn a_clock_that_is_set_neither_stops_reports_nor_lets_all_pass() {
-    let (hour, end) = (Duration::from_secs(3_600), Duration::from_micros(u64::MAX));
-    for steps in [[hour, Duration::ZERO], [Duration::ZERO, hour], [end, Duration::ZERO]] {
-        let tally = Switch::new();
-        let stores = tally.stores(2);
-        let check = Check::new(all(), 1);
-        for ahead in steps {
-            tally.set_ahead(ahead);
-            load(&stores, &check, 1_000, 5).await;
-            let before = tally.reports().len();
-            let admitted = load(&stores, &check, 1_000, 4).await;
-            let reports = tally.reports().len() - before;
-            assert!((4..=12).contains(&reports), "{reports} of two processes in 4 ticks, {ahead:?} ahead");
-            assert!(ahead == end || is_limited(&admitted), "{admitted:?}, {ahead:?} ahead");
-        }
-    }
-    // Again and again.
-    for seed in 0..4 {
-        let (tally, mut rng) = (Switch::new(), fastrand::Rng::with_seed(seed));
-        let (stores, check) = (tally.stores(2), Check::new(all(), 1));
-        load(&stores, &check, 1_000, 4).await;
-        let mut admitted = 0;
-        for _ in 0..30 {
-            tally.set_ahead(Duration::from_millis(rng.u64(..4_000)));
-            admitted += load(&stores, &check, 1_000, 1).await[0];
-        }
-        // Of five times the limit.
-        assert!((LIMIT / 2..=LIMIT * 2).contains(&(admitted / 30)), "seed {seed}: {admitted} in 30 s");
-        let admitted = load(&stores, &check, 1_000, 12).await;
-        assert!(is_limited(&admitted[6..]), "seed {seed}: {admitted:?}");
-    }
-}
-
-#[tokio::test]
 async fn what_was_divided_among_callers_holds_for_a_life_too() {
     let tally = Switch::new();
     let store = tally.store(1).fair("all", "caller").build();
     let caller = Check::new(counter("caller", "large", Quota::per_second(1 << 20)), 1);
     let checks = [Check::new(all(), 1), caller];
-    let admitted = async |each: u64, seconds: u64| {
+    let admitted = async |each: u64, seconds: usize| {
         let of_step = |step: u64| if step.is_multiple_of(10) { each / 5 } else { 0 };
         offered(0..seconds, |step| [(0..of_step(step)).map(|_| admits(&store, &checks)).sum()]).await
     };
@@ -294,32 +264,20 @@ async fn what_was_divided_among_callers_holds_for_a_life_too() {
 
 #[tokio::test]
 async fn an_outage_is_one_line_when_it_begins_one_when_the_life_ends_and_one_on_return() {
-    const HOLD: &str = "WARN tollgate_ratio::ticking: the tally does not reply: the last ratios hold";
-    const SHARES: &str = "WARN tollgate_ratio::ticking: the tally does not reply: this process admits its share";
-    const BACK: &str = "INFO tollgate_ratio::ticking: the tally replies again";
     let log = Log::default();
     let _noting = log.note(Level::INFO);
     let (tally, check) = (Switch::new(), Check::new(all(), 1));
     let stores = [tally.store(1).ttl(4 * TICK).build()];
-    let logged = || [HOLD, SHARES, BACK].map(|line| log.count(line));
     load(&stores, &check, 500, 4).await;
-    // Each is off for a part of the life, and for longer.
-    for (outage, [off, longer], shares) in [(1, [2, 8], 1), (2, [2, 8], 2), (3, [2, 0], 2)] {
-        tally.set_off(true);
-        load(&stores, &check, 500, off).await;
-        assert_eq!(logged(), [outage, shares - usize::from(longer > 0), outage - 1], "{}", log.text());
-        load(&stores, &check, 500, longer).await;
-        assert_eq!(logged(), [outage, shares, outage - 1], "{}", log.text());
-        tally.set_off(false);
-        load(&stores, &check, 500, 5).await;
-        assert_eq!(logged(), [outage, shares, outage], "{}", log.text());
+    // Off for a part of the life, and for longer.
+    for (is_off, seconds, unavailable, available) in
+        [(true, 2, 1, 0), (true, 8, 2, 0), (false, 5, 2, 1), (true, 2, 3, 1), (false, 5, 3, 2)]
+    {
+        tally.set_off(is_off);
+        load(&stores, &check, 500, seconds).await;
+        let logged = ["code=\"tally_unavailable\"", "code=\"tally_available\""].map(|code| log.count(code));
+        assert_eq!(logged, [unavailable, available], "{}", log.text());
     }
-    let counts = ["", "it is off", "life=4s", "failed_for="].map(|part| log.count(part));
-    assert_eq!(counts, [3 + 2 + 3, 3 + 2, 3, 3], "each has its reason: {}", log.text());
-    let never = Switch::new();
-    never.set_off(true);
-    load(&[never.store(1).build()], &check, 50, 10).await;
-    assert_eq!((log.count(""), log.count(SHARES)), (counts[0] + 1, 3), "one that never replied: {}", log.text());
 }
 
 #[tokio::test]

@@ -44,10 +44,10 @@ pub(super) struct Critical {
 impl Critical {
     pub(super) fn checked(self) -> Result<TheValue, Fault> {
         let (header, value) = (self.header.get_ref(), self.value.get_ref());
-        let wrong = |_| format!("critical has {header:?} for a name: give one such as x-api-key");
+        let wrong = |_| format!("critical has {header:?} for a name: use one such as x-api-key");
         let name = HeaderName::from_bytes(header.as_bytes()).map_err(wrong).at(&self.header)?;
         if HeaderValue::from_bytes(value.as_bytes()).is_err() || value.trim_ascii() != value {
-            let advice = "leave out white space around it, and control characters";
+            let advice = "remove white space around it, and control characters";
             let message = format!("critical has {value:?}, which cannot be the value of a header: {advice}");
             return Err(Fault::new(&self.value, message));
         }

@@ -2,20 +2,18 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::join_all;
-use http::{HeaderValue, Method, Request, Response};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tollgate::store::{BreakerState, Store};
 use tollgate::test_util::{FailingStore, ManualClock};
 use tollgate::{
     Decision, MemoryStore, OnFailure, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key,
 };
-use tollgate_shed::{Class, FleetShedLayer, WorkerShedLayer};
+use tollgate_shed::{Class, FleetShedLayer};
 use tower::ServiceExt;
 use tracing::Level;
 
@@ -96,90 +94,30 @@ async fn of_a_thousand_at_once_exactly_those_are_served_that_fit() {
 }
 
 #[tokio::test]
-async fn slots_of_clients_that_vanish_are_released() {
-    on_each_store(async |store| {
-        let layer = shedder(&store, "fleet", TEN);
-        let service = behind(&layer, hello());
-        // Before the decision.
-        for _ in 0..20 {
-            let mut response = Box::pin(ask(&service, of_class(Class::Critical)));
-            let _ = response.as_mut().now_or_never();
-        }
-        becomes(&store, "fleet", [0, 0]).await;
-        // While the handler works.
-        let never = tower::service_fn(|_: Request<String>| std::future::pending());
-        let never = behind(&layer, Service::new(never));
-        for class in [Class::Critical, Class::Read] {
-            assert!(timeout(Duration::from_millis(50), ask(&never, of_class(class))).await.is_err());
-        }
-        becomes(&store, "fleet", [0, 0]).await;
-        // In the body, or after it.
-        let mut response = ask(&service, of_class(Class::Read)).await;
-        becomes(&store, "fleet", [1, 1]).await;
-        assert!(response.body_mut().frame().await.is_some());
-        becomes(&store, "fleet", [0, 0]).await;
-        drop(ask(&service, of_class(Class::Read)).await);
-        becomes(&store, "fleet", [0, 0]).await;
-        // After an upgrade, for which the handle holds them.
-        let (guards, mut held) = futures::channel::mpsc::unbounded();
-        let upgrades = serving(move |request| {
-            let handle = request.extensions().get::<RateLimitHandle>().expect("of the shedder");
-            guards.unbounded_send(handle.slots()).expect("the test waits");
-            Response::new(text(""))
-        });
-        drop(ask(&behind(&layer, upgrades), of_class(Class::Read)).await);
-        assert_eq!(taken(&store, "fleet").await, [1, 1]);
-        drop(held.try_recv().expect("the service was called"));
-        becomes(&store, "fleet", [0, 0]).await;
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn the_class_of_a_request_is_determined_once_and_found_further_inside() {
-    let calls = Arc::new(AtomicU32::new(0));
-    let counted = Arc::clone(&calls);
-    let class = move |_: &http::request::Parts| {
-        counted.fetch_add(1, Ordering::Relaxed);
-        Class::Critical
-    };
-    let fleet = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-    let worker = WorkerShedLayer::new("worker", NonZeroU32::MIN).classify(class);
-    let inner = serving(|request| {
-        assert_eq!(request.extensions().get(), Some(&Class::Critical));
-        Response::new(text("hello"))
-    });
-    let service = behind(&worker, behind(&fleet, inner));
-    let responses = served(&service, 5, Class::Read).await;
-    assert_eq!((responses.len(), calls.load(Ordering::Relaxed)), (5, 5));
-}
-
-#[tokio::test]
 async fn without_a_class_a_request_is_what_its_method_says_and_a_preflight_takes_no_slot() {
-    for (method, class) in [
-        ("GET", Class::Read),
-        ("HEAD", Class::Read),
-        ("OPTIONS", Class::Read),
-        ("TRACE", Class::Read),
-        ("POST", Class::Write),
-        ("DELETE", Class::Write),
-        ("PURGE", Class::Write),
-    ] {
-        let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-        let inner = serving(move |request| {
-            assert_eq!(request.extensions().get(), Some(&class));
-            Response::new(text("hello"))
-        });
-        let request = Request::builder().method(method).body(String::new()).expect("a request");
-        assert!(!is_shed(&ask(&behind(&layer, inner), request).await), "{method}");
-    }
     let layer = FleetShedLayer::new(MemoryStore::new(), "fleet", Quota::concurrency(2), 0.5);
-    let service = behind(&layer, hello());
+    let service = behind(
+        &layer,
+        serving(|request| {
+            let mut response = Response::new(text("hello"));
+            response.extensions_mut().insert(*request.extensions().get::<Class>().expect("a class"));
+            response
+        }),
+    );
+    let of = |method: &str| Request::builder().method(method);
+    for (methods, class) in
+        [(&["GET", "HEAD", "OPTIONS", "TRACE"][..], Class::Read), (&["POST", "DELETE", "PURGE"], Class::Write)]
+    {
+        for method in methods {
+            let response = ask(&service, of(method).body(String::new()).expect("a request")).await;
+            assert_eq!(response.extensions().get(), Some(&class), "{method}");
+        }
+    }
     let _held = ask(&service, Request::new(String::new())).await;
     assert!(is_shed(&ask(&service, Request::new(String::new())).await));
-    let preflight = Request::builder().method(Method::OPTIONS).header("origin", "https://example.com");
-    let preflight = preflight.header("access-control-request-method", "GET").body(String::new()).expect("a request");
-    assert!(!is_shed(&ask(&service, preflight).await));
+    let preflight =
+        of("OPTIONS").header("origin", "https://example.com").header("access-control-request-method", "GET");
+    assert!(!is_shed(&ask(&service, preflight.body(String::new()).expect("a request")).await));
 }
 
 #[test]
@@ -187,13 +125,13 @@ fn what_can_never_work_is_an_error() {
     let new = |quota, reserve, name: &str| FleetShedLayer::try_new(MemoryStore::new(), name, quota, reserve);
     let (rate, long) = (Quota::per_minute(100), "a".repeat(58));
     for (quota, reserve, name, told) in [
-        (rate, 0.2, "fleet", format!("a fleet shedder counts requests at once, not {rate}: give Quota::concurrency")),
-        (TEN, 0.0, "fleet", "reserve 0 is not allowed: give a fraction above 0 and below 1".to_owned()),
+        (rate, 0.2, "fleet", format!("a fleet shedder counts requests at once, not {rate}: use Quota::concurrency")),
+        (TEN, 0.0, "fleet", "reserve 0 is not allowed: use a fraction above 0 and below 1".to_owned()),
         (TEN, 1.0, "fleet", "reserve 1 is not allowed".to_owned()),
         (TEN, -0.5, "fleet", "reserve -0.5 is not allowed".to_owned()),
         (TEN, f64::NAN, "fleet", "reserve NaN is not allowed".to_owned()),
         (Quota::concurrency(1), 0.2, "fleet", "reserve 0.2 of 1 leaves nothing for requests that are not".to_owned()),
-        (TEN, 0.2, &long, format!("shedder name {long:?} has 58 characters: give at most 57")),
+        (TEN, 0.2, &long, format!("shedder name {long:?} has 58 characters: at most 57 are allowed")),
         (TEN, 0.2, "two words", "\"two words\"".to_owned()),
     ] {
         let error = new(quota, reserve, name).expect_err("it can never work");
@@ -278,18 +216,17 @@ async fn a_limit_inside_that_denies_without_its_store_is_no_shedder_and_keeps_no
     let limits = RateLimitLayer::new(away, policy).on_failure(OnFailure::Deny);
     let layer = of_two(MemoryStore::new());
     let service = behind(&layer, behind(&limits, hello()));
-    for class in [Class::Critical, Class::Read] {
-        for _ in 0..40 {
-            let mut request = of_class(class);
-            request.headers_mut().insert("x-user", HeaderValue::from_static("ada"));
-            let response = ask(&service, request).await;
-            assert!(response.extensions().get::<tollgate_shed::Shed>().is_none(), "{class:?}");
-            assert_eq!(response.status(), 503);
-            let document = response.into_body().collect().await.expect("a body").to_bytes();
-            let document = String::from_utf8_lossy(&document).into_owned();
-            assert!(document.contains("#temporary-reduced-capacity"), "{document}");
-            assert!(!document.contains("violated-policies"), "no policy and no shedder is named: {document}");
-        }
+    for number in 0..80 {
+        let mut request = of_class([Class::Critical, Class::Read][number % 2]);
+        request.headers_mut().insert("x-user", HeaderValue::from_static("ada"));
+        let response = ask(&service, request).await;
+        assert_eq!(
+            (response.status().as_u16(), response.extensions().get::<tollgate_shed::Shed>().is_some()),
+            (503, false)
+        );
+        let document = response.into_body().collect().await.expect("a body").to_bytes();
+        let document = String::from_utf8_lossy(&document).into_owned();
+        assert!(!document.contains("violated-policies"), "no policy and no shedder is named: {document}");
     }
     assert_eq!(log.count("code=\"shedding\""), 0, "{}", log.text());
     assert_eq!(served(&behind(&layer, hello()), 30, Class::Write).await.len(), 16, "all slots are free");

@@ -15,40 +15,30 @@ use tollgate::test_util::ManualClock;
 use tollgate_shed::{Class, WorkerShedLayer};
 use tower::{Layer, Service as _, service_fn};
 
-use super::rig::{Service, Text, behind, hello, is_shed, of_class, pass, said, send, serving, text};
-
-type Frames = mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>;
+use super::rig::{Text, behind, hello, is_shed, of_class, pass, said, send, serving, text};
 
 /// A shedder of a process that serves one request at once.
 fn one_at_once(clock: &ManualClock) -> WorkerShedLayer {
     WorkerShedLayer::new("worker", NonZeroU32::MIN).classify(said).clock(clock.clone())
 }
 
-/// A service whose next body the test feeds.
-fn feeding(layer: &WorkerShedLayer) -> (Service, mpsc::UnboundedReceiver<Frames>) {
-    let (senders, receiver) = mpsc::unbounded();
+/// A response whose body is in progress, and the sender of its frames.
+fn open(layer: &WorkerShedLayer) -> (Response<Text>, mpsc::UnboundedSender<Result<Frame<Bytes>, io::Error>>) {
+    let (senders, mut receiver) = mpsc::unbounded();
     let service = serving(move |_| {
         let (sender, frames) = mpsc::unbounded();
         senders.unbounded_send(sender).expect("the test waits");
         Response::new(StreamBody::new(frames).boxed_unsync())
     });
-    (behind(layer, service), receiver)
+    let response = send(&mut behind(layer, service), of_class(Class::Critical));
+    (response, receiver.try_recv().expect("the service was called"))
 }
 
-/// A response whose body is in progress, and the sender of its frames.
-fn open(layer: &WorkerShedLayer) -> (Response<Text>, Frames) {
-    let (mut service, mut senders) = feeding(layer);
-    let response = send(&mut service, of_class(Class::Critical));
-    (response, senders.try_recv().expect("the service was called"))
-}
-
-/// Whether a request is in progress: then the one place is taken all the time, and shedding begins.
+/// Whether a request is in progress: then the one place is taken all the time, and shedding begins, which is forgotten
+/// after as long without one.
 fn is_busy(layer: &WorkerShedLayer, clock: &ManualClock) -> bool {
-    pass(&mut behind(layer, hello()), clock, 40);
-    let is_busy = layer.level() > 0.0;
-    // Forgotten before the next one.
-    pass(&mut behind(layer, hello()), clock, if is_busy { 1 } else { 300 });
-    is_busy
+    pass(&mut behind(layer, hello()), clock, 300);
+    layer.level() > 0.0
 }
 
 #[test]
@@ -62,7 +52,6 @@ fn a_request_is_in_progress_until_the_end_of_its_body() {
     assert!(is_busy(&layer, &clock));
     drop(sender);
     assert!(response.body_mut().frame().now_or_never().flatten().is_none());
-    pass(&mut behind(&layer, hello()), &clock, 300);
     assert!(!is_busy(&layer, &clock), "the body has ended, and is still there");
 }
 
@@ -101,7 +90,6 @@ fn a_request_without_a_response_is_no_longer_in_progress() {
     assert!(future.as_mut().now_or_never().is_none());
     assert!(is_busy(&layer, &clock));
     drop(future);
-    pass(&mut behind(&layer, hello()), &clock, 300);
     assert!(!is_busy(&layer, &clock));
     // The service fails, or panics, when it is called or later.
     let mut fails =
@@ -124,12 +112,10 @@ fn requests_that_are_shed_are_not_in_progress() {
     let layer = one_at_once(&clock);
     let (response, _sender) = open(&layer);
     let mut service = behind(&layer, hello());
-    pass(&mut service, &clock, 125);
-    assert!(layer.level() >= 1.0);
+    assert!(is_busy(&layer, &clock));
     drop(response);
     // Their responses are read by nobody, for minutes.
     let shed: Vec<_> = (0..100).map(|_| send(&mut service, of_class(Class::Write))).collect();
     assert!(shed.iter().all(is_shed));
-    pass(&mut service, &clock, 200);
-    assert!(layer.level() <= 0.0);
+    assert!(!is_busy(&layer, &clock));
 }

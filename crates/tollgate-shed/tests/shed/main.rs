@@ -10,6 +10,8 @@ mod held;
 mod log;
 mod nested;
 mod panics;
+#[path = "../../../../tests/support/panics.rs"]
+mod panics_support;
 mod rig;
 #[allow(dead_code, reason = "other tests use more of it")]
 #[path = "../../../../tests/support/server.rs"]
@@ -18,3 +20,5 @@ mod server;
 #[path = "../../../../tests/support/slow.rs"]
 mod slow;
 mod worker;
+
+use panics_support::assert_panics;

@@ -16,34 +16,6 @@ use crate::slow;
 
 const CLASSES: [Class; 4] = [Class::Critical, Class::Write, Class::Read, Class::Test];
 
-/// Two shedders, of each of which all slots are counted, and those of others: the places of their counters in what is counted, of so many slots, with so many for others.
-#[derive(Clone, Copy, Debug)]
-struct Limits([(usize, u64, u64); 2]);
-
-impl Limits {
-    /// Takes the slots of a request; returns which shedder refuses it, if one does. It holds nothing then.
-    fn admit(self, taken: &mut [[u64; 2]; 2], class: Class) -> Option<usize> {
-        let others = u64::from(class != Class::Critical);
-        let before = *taken;
-        for (number, (place, most, most_others)) in self.0.into_iter().enumerate() {
-            let of = &mut taken[place];
-            if others > 0 && (of[0] >= most || of[1] >= most_others) {
-                *taken = before;
-                return Some(number);
-            }
-            *of = [of[0] + 1, of[1] + others];
-        }
-        None
-    }
-
-    fn release(self, taken: &mut [[u64; 2]; 2], class: Class) {
-        for (place, ..) in self.0 {
-            taken[place][0] -= 1;
-            taken[place][1] -= u64::from(class != Class::Critical);
-        }
-    }
-}
-
 /// How many slots of a shedder are taken, of all requests and of others.
 fn taken(store: &MemoryStore, name: &str) -> [u64; 2] {
     super::rig::taken(store, name).now_or_never().expect("memory does not wait")
@@ -53,42 +25,46 @@ fn fleet(store: &MemoryStore, name: &str, slots: u64) -> FleetShedLayer {
     FleetShedLayer::new(store.clone(), name, Quota::concurrency(slots), 0.2)
 }
 
-/// Sends random requests, and ends random ones that are served, beside the model.
+/// Sends random requests, and ends random ones that are served, each of which has a slot of both shedders.
 fn compare(names: [&str; 2], slots: [u64; 2], seed: u64) {
     let store = MemoryStore::new();
     let [outer, inner] = [0, 1].map(|at| fleet(&store, names[at], slots[at]));
     // The class is that of the outer one.
     let mut service = behind(&outer.classify(said), behind(&inner, hello()));
-    let others = slots.map(|slots| slots * 4 / 5);
-    let places = [0, usize::from(names[0] != names[1])];
-    let limits = Limits([0, 1].map(|at| (places[at], slots[at], others[at])));
-    let (mut rng, mut model, mut refusals) = (Rng::with_seed(seed), [[0; 2]; 2], 0);
+    // If they share their slots, the inner one is offered a request when the outer one has taken its slot.
+    let shared = u64::from(names[0] == names[1]);
+    let (mut rng, mut refusals) = (Rng::with_seed(seed), 0);
     let mut held: Vec<(Class, Response<Text>)> = Vec::new();
+    let taken_by = |held: &[(Class, Response<Text>)]| {
+        let others = held.iter().filter(|(class, _)| *class != Class::Critical).count();
+        [held.len(), others].map(|requests| (1 + shared) * requests as u64)
+    };
     for step in 0..slow::many([600, 6_000]) {
         if !held.is_empty() && rng.u8(..5) < 2 {
-            let (class, response) = held.swap_remove(rng.usize(..held.len()));
-            limits.release(&mut model, class);
-            drop(response);
+            held.swap_remove(rng.usize(..held.len()));
         }
         let class = CLASSES[rng.usize(..4)];
+        let [all, others] = taken_by(&held);
+        let is_full = |at: usize| {
+            let own = shared * at as u64;
+            all + own >= slots[at] || others + own >= slots[at] * 4 / 5
+        };
+        let refused = [0, 1].into_iter().find(|at| class != Class::Critical && is_full(*at));
         let response = send(&mut service, of_class(class));
-        let refused = limits.admit(&mut model, class);
         let by = response.extensions().get::<Shed>().map(|shed| (shed.name().to_owned(), shed.class()));
-        assert_eq!(by, refused.map(|at| (names[at].to_owned(), class)), "seed {seed}, step {step}: {model:?}");
-        match refused {
-            Some(_) => {
-                refusals += 1;
-                // One of the inner shedder holds the slots of the outer one until then.
-                drop(response);
-            }
-            None => held.push((class, response)),
+        assert_eq!(by, refused.map(|at| (names[at].to_owned(), class)), "seed {seed}, step {step}: {all}, {others}");
+        if refused.is_some() {
+            refusals += 1;
+            // One of the inner shedder holds the slots of the outer one until then.
+            drop(response);
+        } else {
+            held.push((class, response));
         }
-        let found = names.map(|name| taken(&store, name));
-        assert_eq!(found, places.map(|place| model[place]), "seed {seed}, step {step}");
+        assert_eq!(names.map(|name| taken(&store, name)), [taken_by(&held); 2], "seed {seed}, step {step}");
         // Critical requests are never shed: too many of them leave nothing else to see.
-        while held.iter().filter(|(class, _)| *class == Class::Critical).count() > 6 {
-            let place = held.iter().position(|(class, _)| *class == Class::Critical).expect("there is one");
-            limits.release(&mut model, held.swap_remove(place).0);
+        let critical = |(class, _): &(Class, _)| *class == Class::Critical;
+        if held.iter().filter(|one| critical(one)).count() > 6 {
+            held.swap_remove(held.iter().position(critical).expect("there is one"));
         }
     }
     assert!(refusals > 0, "{names:?}");

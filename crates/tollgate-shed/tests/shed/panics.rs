@@ -1,37 +1,19 @@
 //! What can be wrong only in code panics where it is written, and says what its fallible version says.
 
-use std::cell::RefCell;
 use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::time::Duration;
 
-use tollgate::{Ban, Error, Key, Limiter, MemoryStore, Quota, Rule};
+use tollgate::{Ban, Key, Limiter, MemoryStore, Quota, Rule};
 use tollgate_shed::{BackPressureLayer, FleetShedLayer, Ramp, WorkerShedLayer};
+
+use crate::assert_panics;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const HOURLY: Quota = Quota::per_hour(1);
 const ZERO: Duration = Duration::ZERO;
 
-thread_local! {
-    /// The file in which this thread panicked last.
-    static FILE: RefCell<String> = RefCell::default();
-}
-
-/// Checks that a call panics here, with the sentence of the error of its fallible version.
-fn assert_panics<T, E>(call: impl FnOnce() -> T, twin: Result<E, Error>) {
-    let Err(error) = twin else { panic!("it would work") };
-    let panicked = catch_unwind(AssertUnwindSafe(|| drop(call()))).expect_err("it panics");
-    assert_eq!(panicked.downcast_ref(), Some(&format!("{error:#}")));
-    assert_eq!(FILE.take(), file!(), "{error}");
-}
-
 #[test]
 fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
-    let usual = take_hook();
-    set_hook(Box::new(move |panic| {
-        FILE.set(panic.location().map(|location| location.file().to_owned()).unwrap_or_default());
-        usual(panic);
-    }));
     let memory = MemoryStore::new;
     let limiter = || Limiter::new(memory(), [Rule::new("a", HOURLY).ban(Ban::new(1, HOUR, HOUR))]);
     let (ramp, job, four) = (Ramp::new(), || Key::new("job", "mail"), NonZeroU32::new(4).expect("it is not zero"));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use tollgate::test_util::ManualClock;
-use tollgate_shed::{Class, Ramp, WorkerShedLayer};
+use tollgate_shed::{Class, WorkerShedLayer};
 use tower::{Layer, Service as _, ServiceExt};
 use tower_test::mock;
 use tracing::Level;
@@ -28,16 +28,6 @@ fn classes_are_shed_in_their_order_and_critical_requests_never() {
     assert!([test, read, critical] == [300, 300, 0] && (50..250).contains(&write), "{write}");
     assert_eq!(shed(120), [300, 300, 300, 0]);
     assert_eq!(shed(3_600), [300, 300, 300, 0]);
-}
-
-#[test]
-fn of_a_class_each_request_has_the_same_chance() {
-    let (layer, mut service) = bad_for(59);
-    let share = Ramp::share(layer.level(), Class::Read);
-    assert!((0.45..0.55).contains(&share));
-    let found = f64::from(shed_of(&mut service, 10_000, Class::Read));
-    let (mean, deviation) = (share * 10_000.0, (share * (1.0 - share) * 10_000.0).sqrt());
-    assert!((found - mean).abs() < 6.0 * deviation, "{found} of {mean}");
 }
 
 #[test]
@@ -91,33 +81,7 @@ fn what_a_closure_does_not_know_changes_nothing_and_is_logged() {
     pass(&mut behind(&layer.clone().classify(said), hello()), &clock, 300);
     assert!(layer.level() <= 0.0);
     let lines = log.lines("utilization_unknown");
-    assert!(!lines.is_empty() && lines[0].contains("policy=\"worker\""), "{lines:?}");
-}
-
-#[test]
-fn an_episode_of_shedding_is_logged_when_it_begins_and_when_it_ends() {
-    let (log, load, clock) = (Log::default(), Load::default(), ManualClock::new());
-    let _noting = log.note(Level::INFO);
-    let (_, mut service) = measured(&load, &clock);
-    load.set(95);
-    pass(&mut service, &clock, 121);
-    assert_eq!(log.text(), "");
-    for _ in 0..10 {
-        assert_eq!(shed_of(&mut service, 2, Class::Write), 2);
-        clock.advance(SECOND);
-    }
-    let began = log.lines("code=\"shedding\"");
-    assert_eq!(began.len(), 1, "{began:?}");
-    for part in ["WARN", "policy=\"worker\"", "class=\"write\"", "utilization=0.95"] {
-        assert!(began[0].contains(part), "{part}: {began:?}");
-    }
-    load.set(10);
-    pass(&mut service, &clock, 57);
-    assert_eq!(log.count("shedding_ended"), 0);
-    pass(&mut service, &clock, 600);
-    let ended = log.lines("code=\"shedding_ended\"");
-    assert!(ended.len() == 1 && ended[0].contains("shed=20 lasted=9s"), "{ended:?}");
-    assert_eq!(log.text().lines().count(), 2);
+    assert!(lines.len() == 1 && lines[0].contains("policy=\"worker\""), "one in a period: {lines:?}");
 }
 
 #[test]

@@ -27,6 +27,6 @@ pub(crate) async fn client(pool: &Pool) -> Result<Object, Error> {
 
 async fn prepared(pool: &Pool) -> Result<Session, Error> {
     let client = client(pool).await?;
-    let statements = Statements::of(&client).await.map_err(of_call)?;
+    let statements = Statements::prepare(&client).await.map_err(of_call)?;
     Ok(Session::new(client, statements))
 }

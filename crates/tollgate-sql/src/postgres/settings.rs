@@ -65,7 +65,9 @@ impl PostgresBuilder {
     pub fn connect_lazy(self) -> Result<Postgres, Error> {
         let config: Config = self.url.parse().map_err(|error: tokio_postgres::Error| invalid("URL", &error))?;
         if self.budget.is_zero() || self.pool_size == 0 {
-            return Err(Error::invalid("a budget of 0 or a pool of 0 connections decides nothing: give at least 1"));
+            return Err(Error::invalid(
+                "a budget of 0 or a pool of 0 connections decides nothing: at least 1 is needed",
+            ));
         }
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let pool = Pool::builder(Manager::from_config(config, NoTls, recycling))

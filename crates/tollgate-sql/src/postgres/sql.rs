@@ -37,7 +37,7 @@ pub(crate) struct Statements {
 }
 
 impl Statements {
-    pub(crate) async fn of(client: &ClientWrapper) -> Result<Self, Error> {
+    pub(crate) async fn prepare(client: &ClientWrapper) -> Result<Self, Error> {
         let (lock, load, write, forget) = try_join!(
             client.prepare_cached(LOCK),
             client.prepare_cached(LOAD),

@@ -104,7 +104,7 @@ struct Portion {
 async fn portion(inner: &Inner, last: &str) -> Result<Portion, Error> {
     let client = pool::client(&inner.pool).await?;
     let sweep = client.prepare_cached(SWEEP).await.map_err(of_call)?;
-    let statements = Statements::of(&client).await.map_err(of_call)?;
+    let statements = Statements::prepare(&client).await.map_err(of_call)?;
     let (mut session, start) = (Session::new(client, statements), begin(BOUND));
     let called = session.call(async |client, _| {
         join3(client.batch_execute(&start), client.query_one(&sweep, &[&last]), client.batch_execute("COMMIT")).await

@@ -17,7 +17,7 @@ use super::pool;
 use super::session::Session;
 
 /// Longest time to keep a row, which its timestamp can hold.
-const LONGEST: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
+const MAX_AGE: Duration = Duration::from_secs(1_000 * 365 * 24 * 3_600);
 
 /// A transaction over the states that were loaded. It is rolled back if it is dropped.
 pub struct PostgresTx {
@@ -92,7 +92,7 @@ impl StateTx for PostgresTx {
 }
 
 fn micros(ttl: Duration) -> i64 {
-    i64::try_from(ttl.min(LONGEST).as_micros()).unwrap_or(i64::MAX)
+    i64::try_from(ttl.min(MAX_AGE).as_micros()).unwrap_or(i64::MAX)
 }
 
 impl fmt::Debug for PostgresTx {

@@ -3,6 +3,8 @@
 mod conformance;
 mod failing;
 mod nonsense;
+#[path = "../../../../tests/support/panics.rs"]
+mod panics;
 mod settings;
 mod settled;
 mod support;

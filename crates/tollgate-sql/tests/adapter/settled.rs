@@ -119,17 +119,6 @@ async fn a_refund_that_finds_too_many_waiting_is_made_when_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_changes_to_one_counter_are_made_and_hold_up_nobody() {
-    let rig = Rig::new(Duration::from_millis(1));
-    let one = check("ada", Quota::per_hour(1_000), 500);
-    let decided = rig.decide(slice::from_ref(&one)).await.expect("a decision");
-    let changes = vec![Settlement::new(0, Change::Refund(1)); 300];
-    let settled = rig.store.settle(decided.receipt, &changes).wait().await.expect("the table is there");
-    assert_eq!(settled.len(), 300);
-    assert!(rig.is_allowed(&one).await);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_settlement_of_too_many_counters_is_an_error_and_holds_up_nobody() {
     let rig = Rig::new(Duration::from_millis(1));
     let id = rig.store.capabilities(&[]).expect("it supports nothing").id.expect("it has one");

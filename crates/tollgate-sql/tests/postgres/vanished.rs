@@ -124,20 +124,3 @@ fn without_a_runtime_a_decision_is_an_error() {
     let error = loading.map(drop).expect_err("there is no runtime");
     assert!(error.is_invalid(), "{error:#}");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_returns_late_is_refunded() {
-    let server = Server::start();
-    let postgres = database(&server).await;
-    let proxy = Proxy::start(server.port(), Duration::ZERO).await;
-    let slow = on(&url(proxy.port), Duration::from_millis(300), 4).store().expect("a store");
-    assert!(is_allowed(decide(&slow, &[ada()]).await), "it connects");
-    proxy.set(Mode::HoldsCommits);
-    assert!(decide(&slow, &[ada()]).await.expect_err("the reply to its commit is held").is_timeout());
-    let store = postgres.store().expect("a store");
-    let left = async || decide(&store, &[ada().cost(0)]).await.expect("a decision").decision.outcomes()[0].remaining();
-    assert_eq!(left().await, 8, "it was committed");
-    proxy.set(Mode::Passes);
-    let refunded = async || left().await == 9;
-    assert!(until(Duration::from_secs(5), refunded).await.is_some(), "{} are left", left().await);
-}

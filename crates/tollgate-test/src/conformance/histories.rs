@@ -13,7 +13,7 @@ use tollgate::{Ban, Error, MemoryStore, Outcome, Quota};
 
 use self::With::{Back, Bans, Changes, Limits, Reserves};
 use super::rows::{DAY, EPOCH_US, MS, S, Whole, micros, us};
-use super::subject::{Checked, Stop, Subject, again, counter, decide, of_checks};
+use super::subject::{Checked, Stop, Subject, again, counter, decide, describe_checks};
 
 /// A refund may leave so little that a server drops the state at once, and with it the last time seen, so where the
 /// clock steps back, units are only charged.
@@ -237,7 +237,7 @@ impl History<'_> {
         let (one, two) = (found.decision.outcomes(), expected.decision.outcomes());
         let same =
             |outcomes: &[Outcome]| -> Vec<_> { outcomes.iter().map(|one| (*one.quota(), one.window())).collect() };
-        let (whole, wanted) = (Whole::of(&found), Whole::of(&expected));
+        let (whole, wanted) = (Whole::from_decision(&found), Whole::from_decision(&expected));
         let is_like = same(one) == same(two) && whole.is_like(&wanted, self.on.tolerance());
         self.compare(is_like, checks.to_vec(), None, || format!("expected {wanted:?}, found {whole:?}"))?;
         let written = two.iter().zip(checks).filter(|(one, check)| one.is_allowed() && check.cost > 0);
@@ -258,7 +258,7 @@ impl History<'_> {
         if !is_like {
             let tell = |(now, checks, change): &Call| {
                 let change = change.map_or(String::new(), |change| format!("{change:?} to "));
-                format!("at {} us {change}{}", i128::from(*now) - i128::from(START), of_checks(checks))
+                format!("at {} us {change}{}", i128::from(*now) - i128::from(START), describe_checks(checks))
             };
             let before: Vec<_> = self.calls.iter().map(tell).collect();
             return Err(Stop::Differs(format!("{}: {}, after: {}", tell(&call), how(), before.join("; "))));

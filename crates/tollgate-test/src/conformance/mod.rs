@@ -21,7 +21,7 @@ use tollgate::test_util::ManualClock;
 use self::rows::Table;
 use self::subject::{Checked, Found, Stop, Subject};
 
-const LONGEST: Duration = Duration::from_secs(120);
+const MAX_TIME: Duration = Duration::from_secs(120);
 
 /// Runs the conformance suite on the stores that a closure makes, and returns a report of the differences.
 ///
@@ -157,8 +157,8 @@ where
         let stopped = if tokio::runtime::Handle::try_current().is_err() {
             run(&on).await
         } else {
-            let late = |_| Err(Stop::Failed(format!("it did not end within {} s", LONGEST.as_secs())));
-            tokio::time::timeout(LONGEST, run(&on)).await.unwrap_or_else(late)
+            let late = |_| Err(Stop::Failed(format!("it did not end within {} s", MAX_TIME.as_secs())));
+            tokio::time::timeout(MAX_TIME, run(&on)).await.unwrap_or_else(late)
         };
         let mut found = on.found.into_inner().unwrap_or_else(PoisonError::into_inner);
         let reason = match stopped {

@@ -8,7 +8,7 @@ use tollgate::store::{BanCheck, Change, Check, Mode, Settlement, StoreDecision};
 use tollgate::test_util::ManualClock;
 use tollgate::{Ban, Outcome, Quota};
 
-use super::subject::{Checked, Subject, again, counter, of_checks, own_clock};
+use super::subject::{Checked, Subject, again, counter, describe_checks, own_clock};
 
 pub(super) const S: u64 = 1_000_000;
 pub(super) const MS: u64 = 1_000;
@@ -76,7 +76,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn of(outcome: &Outcome) -> Self {
+    fn from_outcome(outcome: &Outcome) -> Self {
         Self {
             allowed: outcome.is_allowed(),
             remaining: outcome.remaining(),
@@ -105,9 +105,9 @@ pub(super) struct Whole {
 }
 
 impl Whole {
-    pub(super) fn of(decided: &StoreDecision) -> Self {
+    pub(super) fn from_decision(decided: &StoreDecision) -> Self {
         let taken = decided.receipt.items().iter().map(|taken| taken.units).collect();
-        let answers = decided.decision.outcomes().iter().map(Expected::of).collect();
+        let answers = decided.decision.outcomes().iter().map(Expected::from_outcome).collect();
         Self { allowed: decided.decision.is_allowed(), taken, answers }
     }
 
@@ -267,9 +267,9 @@ impl Subject {
                 continue;
             }
             let decided = self.decide(&checks).await?;
-            let (found, expected) = (Whole::of(&decided), row.expected());
+            let (found, expected) = (Whole::from_decision(&decided), row.expected());
             self.holds(expected.is_like(&found, self.tolerance()), || {
-                format!("{place} {}: expected {expected:?}, found {found:?}", of_checks(&checks))
+                format!("{place} {}: expected {expected:?}, found {found:?}", describe_checks(&checks))
             });
             requests.push(decided);
         }

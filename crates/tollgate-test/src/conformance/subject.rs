@@ -158,7 +158,7 @@ pub(super) fn counter(policy: &str, key: &str, quota: Quota) -> Counter {
     Counter::new(PolicyName::try_from(policy).expect("a valid name"), Key::new("key", key), quota)
 }
 
-pub(super) fn of_checks(checks: &[Check]) -> String {
+pub(super) fn describe_checks(checks: &[Check]) -> String {
     let each = checks.iter().map(|Check { counter, cost, floor, mode, ban, .. }| {
         let ban = ban.as_ref().map_or(String::new(), |ban| format!(", {ban:?}"));
         format!("{cost} of {}, floor {floor}, {mode:?}{ban}", counter.quota())

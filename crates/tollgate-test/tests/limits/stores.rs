@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate::policy::PolicyName;
 use tollgate::store::{Ask, Change, Check, Counter, Mode, Settlement, Store};
-use tollgate::{Error, Key, MemoryStore, Quota, Source};
+use tollgate::{Error, Key, MemoryStore, Quota};
 use tollgate_test::{Recorded, RecordingStore, StoreFn};
 
 fn counter() -> Counter {
@@ -35,24 +35,6 @@ async fn a_closure_decides_each_check_and_denies_all_of_a_request() -> Result<()
     let shadow = decide(&[check(5).mode(Mode::Shadow)]).await?;
     assert!(shadow.decision.is_allowed());
     assert_eq!(shadow.receipt.items()[0].units, 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_closure_ignores_receipts_of_other_stores() -> Result<(), Error> {
-    let (store, other) = (StoreFn::new(|_| true), StoreFn::new(|_| true));
-    let decided = other.decide(&[check(3)], Ask::default()).wait().await?;
-    assert!(store.settle(decided.receipt, &[Settlement::new(0, Change::Refund(3))]).wait().await?.is_empty());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_closures_decisions_have_the_source_and_the_wait_that_a_test_sets() -> Result<(), Error> {
-    let store = StoreFn::new(|check| check.cost < 5).source(Source::Lease).retry_after(Duration::from_secs(3));
-    let fits = store.decide(&[check(4)], Ask::default()).wait().await?.decision;
-    assert_eq!((fits.is_allowed(), fits.source()), (true, Source::Lease));
-    let denied = store.decide(&[check(5)], Ask::default()).wait().await?.decision;
-    assert_eq!((denied.source(), denied.retry_after()), (Source::Lease, Some(Duration::from_secs(3))));
     Ok(())
 }
 

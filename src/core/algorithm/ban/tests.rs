@@ -16,13 +16,13 @@ fn ms(millis: u64) -> Duration {
 /// A key, and its state.
 #[derive(Default)]
 struct BanCounter {
-    state: Option<State>,
+    state: Option<CounterState>,
 }
 
 impl BanCounter {
     /// Strikes once; returns the length of the ban that begins.
     fn strike(&mut self, now: u64, ban: &Ban) -> Option<u64> {
-        let struck = Quota::of_ban(ban).adjust(self.state.as_ref(), now, Adjustment::new(Change::Charge(1), NEVER));
+        let struck = Quota::from_ban(ban).adjust(self.state.as_ref(), now, Adjustment::new(Change::Charge(1), NEVER));
         let (state, life) = struck.state?;
         assert!(life > 0 && life <= 2 * ban.most.max(ban.within), "{state:?} for {life}");
         self.state = Some(state);
@@ -35,7 +35,7 @@ impl BanCounter {
     }
 
     fn look(&self, now: u64, ban: &Ban) -> Step {
-        Quota::of_ban(ban).decide(self.state.as_ref(), now, 0, 0)
+        Quota::from_ban(ban).decide(self.state.as_ref(), now, 0, 0)
     }
 }
 

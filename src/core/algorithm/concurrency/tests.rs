@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::core::algorithm::{Adjusted, Adjustment, State, Step};
+use crate::core::algorithm::{Adjusted, Adjustment, CounterState, Step};
 use crate::core::{Change, Quota};
 
 /// Ticks of a life, and of the part of it that one cohort takes slots for.
@@ -12,106 +12,68 @@ const LIFE: u64 = 8_000_000;
 const PART: u64 = LIFE / 8;
 
 /// How long a cohort counts.
-const LONGEST: u64 = LIFE + PART;
+const MAX_LIFE: u64 = LIFE + PART;
 
-fn quota(limit: u64) -> Quota {
-    Quota::concurrency(limit).slot_ttl(Duration::from_micros(LIFE))
-}
+const QUOTA: Quota = Quota::concurrency(5).slot_ttl(Duration::from_micros(LIFE));
 
-/// A counter with a clock.
-struct SlotCounter {
-    quota: Quota,
-    state: Option<State>,
-    now: u64,
-}
-
-impl SlotCounter {
-    fn new(limit: u64) -> Self {
-        Self { quota: quota(limit), state: None, now: 100 * LIFE }
-    }
-
-    fn look(&self) -> Step {
-        self.quota.decide(self.state.as_ref(), self.now, 0, 0)
-    }
-
-    /// Takes slots; returns their stamp, if they fit.
-    fn take(&mut self, units: u64) -> Option<u64> {
-        let step = self.quota.decide(self.state.as_ref(), self.now, units, 0);
-        if step.fits && units > 0 {
-            self.state = step.state;
-        }
-        step.fits.then_some(step.stamp)
-    }
-
-    /// Makes a change to the slots of a stamp; returns to how many it came.
-    fn change(&mut self, change: Change, stamp: u64) -> u64 {
-        let change = Adjustment::new(change, stamp);
-        let Adjusted { units, state } = self.quota.adjust(self.state.as_ref(), self.now, change);
-        self.state = state.map(|(state, _)| state).or(self.state.take());
-        units
-    }
-
-    fn cohorts(&self) -> &[(u64, u32)] {
-        match &self.state {
-            Some(State::Slots { cohorts }) => cohorts,
-            _ => &[],
-        }
-    }
-}
-
-/// A slot: the stamp of its cohort, and when it was taken or renewed.
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    stamp: u64,
-    since: u64,
-}
-
-/// What happens next; numbers are cut to what there is.
+/// What happens next; places are cut to what there is.
 #[derive(Clone, Debug)]
 enum SlotEvent {
     Pause(u64),
     Take(u64),
-    Release(usize),
-    Renew(usize),
+    Change(fn(u64) -> Change, usize),
 }
 
 fn any_event() -> impl Strategy<Value = SlotEvent> {
     prop_oneof![
-        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(LONGEST)].prop_map(SlotEvent::Pause),
+        prop_oneof![0..2 * PART, 0..2 * LIFE, Just(PART), Just(MAX_LIFE)].prop_map(SlotEvent::Pause),
         (0..4_u64).prop_map(SlotEvent::Take),
-        any::<usize>().prop_map(SlotEvent::Release),
-        any::<usize>().prop_map(SlotEvent::Renew),
+        any::<usize>().prop_map(|place| SlotEvent::Change(Change::Refund, place)),
+        any::<usize>().prop_map(|place| SlotEvent::Change(Change::Renew, place)),
     ]
 }
 
-/// Slots of processes that keep what they have taken, the expired ones too.
-fn follow(counter: &mut SlotCounter, slots: &mut Vec<Slot>, event: &SlotEvent) {
-    let now = counter.now;
-    let is_live = |slot: &Slot| slot.stamp + LONGEST > now;
-    match event {
-        SlotEvent::Pause(ticks) => counter.now += ticks,
-        SlotEvent::Take(units) => {
-            let live = slots.iter().filter(|slot| is_live(slot)).count() as u64;
-            let stamp = counter.take(*units);
-            assert_eq!(stamp.is_some(), *units == 0 || live + units <= counter.quota.limit());
-            slots.extend(stamp.into_iter().flat_map(|stamp| vec![Slot { stamp, since: now }; to_index(*units)]));
-        }
-        SlotEvent::Release(place) | SlotEvent::Renew(place) if !slots.is_empty() => {
-            let slot = slots.swap_remove(place % slots.len());
-            let units = u64::from(is_live(&slot));
-            if matches!(event, SlotEvent::Release(_)) {
-                assert_eq!(counter.change(Change::Refund(1), slot.stamp), units, "{slot:?}");
-            } else {
-                assert_eq!(counter.change(Change::Renew(1), slot.stamp), units, "{slot:?}");
-                slots.push(Slot { stamp: counter.look().stamp, since: now });
-            }
-        }
-        SlotEvent::Release(_) | SlotEvent::Renew(_) => {}
-    }
+/// A counter, and the slots of processes that keep what they have taken, the expired ones too: the stamp of each, and
+/// when it was taken or renewed.
+struct SlotCounter {
+    state: Option<CounterState>,
+    now: u64,
+    slots: Vec<(u64, u64)>,
 }
 
-fn to_index(units: u64) -> usize {
-    usize::try_from(units).expect("few")
+impl SlotCounter {
+    fn decide(&self, units: u64) -> Step {
+        QUOTA.decide(self.state.as_ref(), self.now, units, 0)
+    }
+
+    fn live(&self) -> impl Iterator<Item = u64> {
+        self.slots.iter().map(|(stamp, _)| stamp + MAX_LIFE).filter(|end| *end > self.now)
+    }
+
+    fn meets(&mut self, event: &SlotEvent) {
+        match event {
+            SlotEvent::Pause(ticks) => self.now += ticks,
+            SlotEvent::Take(units) => {
+                let step = self.decide(*units);
+                assert_eq!(step.fits, *units == 0 || self.live().count() as u64 + units <= QUOTA.limit());
+                if step.fits && *units > 0 {
+                    self.state = step.state;
+                    self.slots.extend((0..*units).map(|_| (step.stamp, self.now)));
+                }
+            }
+            SlotEvent::Change(change, place) if !self.slots.is_empty() => {
+                let (stamp, _) = self.slots.swap_remove(place % self.slots.len());
+                let adjusted = QUOTA.adjust(self.state.as_ref(), self.now, Adjustment::new(change(1), stamp));
+                let Adjusted { units, state } = adjusted;
+                assert_eq!(units, u64::from(stamp + MAX_LIFE > self.now), "a slot of {stamp}");
+                self.state = state.map(|(state, _)| state).or(self.state.take());
+                if matches!(change(1), Change::Renew(_)) {
+                    self.slots.push((self.decide(0).stamp, self.now));
+                }
+            }
+            SlotEvent::Change(..) => {}
+        }
+    }
 }
 
 proptest! {
@@ -119,19 +81,18 @@ proptest! {
 
     #[test]
     fn cohorts_count_as_a_list_of_slots_does(events in prop::collection::vec(any_event(), 1..60)) {
-        let (mut counter, mut slots) = (SlotCounter::new(5), Vec::new());
+        let mut counter = SlotCounter { state: None, now: 100 * LIFE, slots: Vec::new() };
         for event in &events {
-            follow(&mut counter, &mut slots, event);
-            let now = counter.now;
-            let live: Vec<_> = slots.iter().filter(|slot| slot.stamp + LONGEST > now).collect();
-            prop_assert_eq!(counter.look().remaining, 5_u64.saturating_sub(live.len() as u64));
-            let reset = live.iter().map(|slot| slot.stamp + LONGEST - now).max();
-            prop_assert_eq!(counter.look().reset, reset.unwrap_or(0));
-            for slot in &slots {
-                prop_assert!(slot.stamp <= slot.since && slot.since < slot.stamp + PART, "{slot:?}");
+            counter.meets(event);
+            let looked = counter.decide(0);
+            prop_assert_eq!(looked.remaining, 5_u64.saturating_sub(counter.live().count() as u64));
+            prop_assert_eq!(looked.reset, counter.live().max().map_or(0, |end| end - counter.now));
+            for (stamp, since) in &counter.slots {
+                prop_assert!(stamp <= since && *since < stamp + PART, "{stamp} since {since}");
             }
-            let cohorts = counter.cohorts();
-            prop_assert!(cohorts.len() <= 10 && cohorts.windows(2).all(|two| two[0].0 + PART <= two[1].0));
+            if let Some(CounterState::Slots { cohorts }) = &counter.state {
+                prop_assert!(cohorts.len() <= 10 && cohorts.windows(2).all(|two| two[0].0 + PART <= two[1].0));
+            }
         }
     }
 }

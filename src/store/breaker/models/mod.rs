@@ -9,7 +9,7 @@ use std::sync::Arc;
 use loom::model::Builder;
 use loom::thread;
 
-use shared::{Breaker, BreakerState, FIRST_WAIT_MS, MOST_IN_ROW, Permit, Recent};
+use shared::{Breaker, BreakerState, CallPermit, FIRST_WAIT_MS, MAX_IN_ROW, Recent};
 
 #[allow(
     dead_code,
@@ -26,232 +26,172 @@ mod sync {
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
-/// A new breaker.
-fn closed() -> Arc<Breaker> {
-    Arc::new(Breaker::new())
-}
-
 /// Takes a permit, which there has to be.
 #[track_caller]
-fn acquire(breaker: &Breaker, now: u64) -> Permit {
+fn acquire(breaker: &Breaker, now: u64) -> CallPermit {
     breaker.acquire(|| now).expect("a permit")
-}
-
-/// Reports a failure.
-fn fails(breaker: &Breaker, permit: Permit, now: u64) {
-    breaker.failed(permit, now);
 }
 
 /// Makes so many calls that fail, one after the other.
 fn fail(breaker: &Breaker, times: u64, now: u64) {
-    (0..times).for_each(|_| fails(breaker, acquire(breaker, now), now));
+    (0..times).for_each(|_| _ = breaker.failed(acquire(breaker, now), now));
 }
 
-/// A breaker that opened at 0.
-fn opened() -> Arc<Breaker> {
-    let breaker = closed();
-    fail(&breaker, MOST_IN_ROW, 0);
-    assert_eq!(breaker.state(), BreakerState::Open);
-    breaker
+/// What a thread does with the breaker. Returns whether it has opened or closed it, or may probe.
+type Part = Box<dyn FnOnce(&Breaker) -> bool>;
+
+fn part(part: impl FnOnce(&Breaker) -> bool + 'static) -> Part {
+    Box::new(part)
 }
 
-/// Runs things on threads of their own, and returns their results.
-fn at_once<R: Send + 'static>(
-    breaker: &Arc<Breaker>,
-    things: impl IntoIterator<Item = Box<dyn FnOnce(&Breaker) -> R>>,
-) -> Vec<R> {
-    let begin = |thing: Box<dyn FnOnce(&Breaker) -> R>| {
-        let breaker = Arc::clone(breaker);
-        thread::spawn(move || thing(&breaker))
-    };
-    let threads: Vec<_> = things.into_iter().map(begin).collect();
-    threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+fn asks(now: u64) -> Part {
+    part(move |breaker| breaker.acquire(|| now).is_some())
 }
 
-/// Something that a thread does with the breaker.
-fn thing<R>(thing: impl FnOnce(&Breaker) -> R + 'static) -> Box<dyn FnOnce(&Breaker) -> R> {
-    Box::new(thing)
+fn succeeds(permit: CallPermit, now: u64) -> Part {
+    part(move |breaker| breaker.succeeded(permit, || now))
 }
 
-/// Tries a model in all orders with at most two switches away from threads that could go on.
-fn explore(model: impl Fn() + Send + Sync + 'static) {
+fn fails(permit: CallPermit, now: u64) -> Part {
+    part(move |breaker| breaker.failed(permit, now).is_some())
+}
+
+/// Tries, in all orders with at most two switches away from threads that could go on, what threads do at once with a
+/// breaker that failed so often at 0, and what must hold then, by their results.
+fn explore<const N: usize>(
+    failures: u64,
+    parts: impl Fn(&Breaker) -> [Part; N] + Send + Sync + 'static,
+    then: impl Fn(&Breaker, [bool; N]) + Send + Sync + 'static,
+) {
     let mut builder = Builder::new();
     builder.preemption_bound = Some(2);
-    builder.check(model);
+    builder.check(move || {
+        let breaker = Arc::new(Breaker::new());
+        fail(&breaker, failures, 0);
+        let threads = parts(&breaker).map(|part| {
+            let breaker = Arc::clone(&breaker);
+            thread::spawn(move || part(&breaker))
+        });
+        then(&breaker, threads.map(|thread| thread.join().expect("it ends")));
+    });
 }
 
-/// Three requests within one interval of an open breaker: one of them probes.
+fn count(results: &[bool]) -> usize {
+    results.iter().filter(|result| **result).count()
+}
+
+/// A thread with an old time may lose to one with a later time, so one probe is enough in two intervals, and two are the
+/// most.
 #[test]
 fn one_of_those_who_come_in_one_interval_probes() {
-    explore(|| {
-        let breaker = opened();
-        let attempts = [0, 1, 2].map(|later| thing(move |breaker| breaker.acquire(|| FIRST_WAIT_MS + later)));
-        let probes = at_once(&breaker, attempts).into_iter().flatten().count();
-        assert_eq!((probes, breaker.state()), (1, BreakerState::HalfOpen));
-    });
+    for (times, most) in [([50, 51, 52], 1), ([50, 60, 150], 2)] {
+        let asking = move |_: &Breaker| times.map(asks);
+        explore(MAX_IN_ROW, asking, move |breaker, probes| {
+            assert!((1..=most).contains(&count(&probes)) && count(&probes[..2]) <= 1, "{probes:?} at {times:?}");
+            assert_eq!(breaker.state(), BreakerState::HalfOpen);
+        });
+    }
 }
 
-/// Two requests in the first interval and one in the second. A thread with an old time may lose to
-/// one with a later time, so one probe is enough, and two are the most.
 #[test]
-fn of_those_who_come_in_two_intervals_at_most_two_probe() {
-    explore(|| {
-        let breaker = opened();
-        // The second interval begins 100 ms after the first one did.
-        let attempts = [50, 60, 150].map(|now| thing(move |breaker| breaker.acquire(|| now)));
-        let permits = at_once(&breaker, attempts);
-        let probes = permits.iter().flatten().count();
-        let in_the_first = permits[..2].iter().flatten().count();
-        assert!((1..=2).contains(&probes) && in_the_first <= 1, "{permits:?}");
-        assert_eq!(breaker.state(), BreakerState::HalfOpen);
-        permits.into_iter().flatten().for_each(|permit| fails(&breaker, permit, 160));
-        assert_eq!(breaker.state(), BreakerState::Open, "none is forgotten");
+fn of_probes_that_succeed_at_once_one_closes() {
+    let probes = |breaker: &Breaker| [50, 150, 350].map(|now| succeeds(acquire(breaker, now), 360));
+    explore(MAX_IN_ROW, probes, |breaker, closed| {
+        assert_eq!((count(&closed), breaker.state()), (1, BreakerState::Closed));
     });
 }
 
-/// Three probes in flight with three outcomes at once: the reply wins whichever comes first.
 #[test]
 fn a_probe_that_succeeds_closes_it_whatever_the_others_do_meanwhile() {
-    explore(|| {
-        let breaker = opened();
-        let [first, second, third] = [50, 150, 350].map(|now| acquire(&breaker, now));
-        let results = at_once(
-            &breaker,
-            [
-                thing(move |breaker| breaker.succeeded(first, || 360)),
-                thing(move |breaker| breaker.failed(second, 360).is_some_and(|_| false)),
-                thing(move |breaker| {
-                    breaker.gave_up(third, || 360);
-                    false
-                }),
-            ],
-        );
-        assert!(results[0], "it closed the breaker");
+    let probes = |breaker: &Breaker| {
+        let [first, second, third] = [50, 150, 350].map(|now| acquire(breaker, now));
+        let leaves = part(move |breaker| {
+            breaker.gave_up(third, || 360);
+            false
+        });
+        [succeeds(first, 360), fails(second, 360), leaves]
+    };
+    explore(MAX_IN_ROW, probes, |breaker, [closed, ..]| {
+        assert!(closed);
         assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Closed, None));
     });
 }
 
-/// Three replies to probes at once: one caller sees that it closed the breaker, and logs it.
-#[test]
-fn of_probes_that_succeed_at_once_one_closes() {
-    explore(|| {
-        let breaker = opened();
-        let probes = [50, 150, 350].map(|now| acquire(&breaker, now));
-        let results = at_once(&breaker, probes.map(|probe| thing(move |breaker| breaker.succeeded(probe, || 360))));
-        assert_eq!(results.iter().filter(|closed| **closed).count(), 1);
-        assert_eq!(breaker.state(), BreakerState::Closed);
-    });
-}
-
-/// The last failures in a row are reported at once: one caller sees that it opened the breaker.
 #[test]
 fn it_opens_once_and_at_the_last_failure_however_many_are_reported_at_once() {
-    explore(|| {
-        let breaker = closed();
-        fail(&breaker, MOST_IN_ROW - 2, 7);
-        let permits = [(); 3].map(|()| acquire(&breaker, 7));
-        let results = at_once(&breaker, permits.map(|permit| thing(move |breaker| breaker.failed(permit, 7))));
-        assert_eq!(results.iter().flatten().collect::<Vec<_>>(), [&BreakerState::Closed], "one of them opens it");
-        assert_eq!((breaker.state(), breaker.failing_since()), (BreakerState::Open, Some(7)));
+    let failures = |breaker: &Breaker| [(); 3].map(|()| fails(acquire(breaker, 7), 7));
+    explore(MAX_IN_ROW - 2, failures, |breaker, opened| {
+        assert_eq!((count(&opened), breaker.state()), (1, BreakerState::Open));
+        assert_eq!(breaker.failing_since(), Some(0));
         assert_eq!(breaker.next_probe(7).as_millis(), FIRST_WAIT_MS.into());
     });
 }
 
-/// Two failures and a reply within a window, reported at once: all are in the counts.
 #[test]
 fn no_failure_and_no_reply_is_forgotten() {
-    explore(|| {
-        let breaker = closed();
-        fail(&breaker, 1, 7);
-        let permits = [(); 3].map(|()| acquire(&breaker, 7));
-        let replied = permits[2];
-        at_once(
-            &breaker,
-            [
-                thing(move |breaker| fails(breaker, permits[0], 7)),
-                thing(move |breaker| fails(breaker, permits[1], 7)),
-                thing(move |breaker| assert!(!breaker.succeeded(replied, || 7))),
-            ],
-        );
+    let reports = |breaker: &Breaker| {
+        let [first, second, third] = [(); 3].map(|()| acquire(breaker, 7));
+        [fails(first, 7), fails(second, 7), succeeds(third, 7)]
+    };
+    explore(1, reports, |breaker, changes| {
         let recent = breaker.recent();
-        assert_eq!((recent.failed, recent.succeeded), (3, 1));
+        assert_eq!((count(&changes), recent.failed, recent.succeeded), (0, 3, 1));
         assert!(recent.in_row <= 2, "the reply came after the first failure");
     });
 }
 
-/// Calls from before the breaker opened are reported while a probe closes it: they change nothing,
-/// neither before nor after.
+/// Calls from before it opened are reported while a probe closes it.
 #[test]
 fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
-    explore(|| {
-        let breaker = closed();
-        let late = [(); 2].map(|()| acquire(&breaker, 0));
-        fail(&breaker, MOST_IN_ROW, 0);
-        let probe = acquire(&breaker, FIRST_WAIT_MS);
-        let results = at_once(
-            &breaker,
-            [
-                thing(move |breaker| breaker.succeeded(late[0], || 60)),
-                thing(move |breaker| breaker.failed(late[1], 60).is_some()),
-                thing(move |breaker| breaker.succeeded(probe, || 60)),
-            ],
-        );
+    let reports = |breaker: &Breaker| {
+        let [first, second] = [(); 2].map(|()| acquire(breaker, 0));
+        fail(breaker, MAX_IN_ROW, 0);
+        [succeeds(first, 60), fails(second, 60), succeeds(acquire(breaker, FIRST_WAIT_MS), 60)]
+    };
+    explore(0, reports, |breaker, results| {
         assert_eq!(results, [false, false, true]);
         assert_eq!((breaker.state(), breaker.recent()), (BreakerState::Closed, Recent::default()));
     });
 }
 
-/// A thread that reports an early failure is held up while a whole outage passes: the beginning of
-/// the next one is not overwritten.
+/// A thread that reports an early failure is held up while it opens, a probe succeeds, and a minute later it fails again.
 #[test]
 fn failures_in_a_row_do_not_begin_before_the_last_reply() {
-    explore(|| {
-        let breaker = closed();
-        let late = acquire(&breaker, 10);
-        let permits = [(); 5].map(|()| acquire(&breaker, 20));
-        let late_one = thing(move |breaker| fails(breaker, late, 10));
-        // It opens, a probe succeeds, and a minute later it fails again.
-        let others = thing(move |breaker| {
-            for permit in permits {
-                fails(breaker, permit, 20);
-            }
-            let probe_at = 20 + FIRST_WAIT_MS;
-            assert!(breaker.succeeded(acquire(breaker, probe_at), || probe_at));
+    let parts = |breaker: &Breaker| {
+        let (late, permits) = (acquire(breaker, 10), [(); 5].map(|()| acquire(breaker, 20)));
+        let others = part(move |breaker| {
+            permits.into_iter().for_each(|permit| _ = breaker.failed(permit, 20));
+            assert!(breaker.succeeded(acquire(breaker, 20 + FIRST_WAIT_MS), || 70));
             fail(breaker, 1, 60_000);
+            true
         });
-        at_once(&breaker, [late_one, others]);
-        assert_eq!(breaker.failing_since(), Some(60_000));
-    });
+        [fails(late, 10), others]
+    };
+    explore(0, parts, |breaker, _| assert_eq!(breaker.failing_since(), Some(60_000)));
 }
 
-/// A thread that closed the breaker is held up before it notes the time, while others open and
-/// close it again: the later note stands.
+/// A thread that closed it is held up before it notes the time, while others open and close it again: the later note
+/// stands.
 #[test]
 fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
-    explore(|| {
-        let breaker = opened();
-        let first = acquire(&breaker, 50);
-        let earlier = thing(move |breaker| {
-            assert!(breaker.succeeded(first, || 60));
-            false
-        });
-        let later = thing(|breaker| {
-            let permits: Vec<_> = (0..MOST_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
-            let closed = permits.iter().all(|permit| !permit.is_probe()) && permits.len() == 5;
-            if closed {
-                for permit in permits {
-                    fails(breaker, permit, 61);
-                }
-                let second = acquire(breaker, 1_000);
+    let parts = |breaker: &Breaker| {
+        let later = part(|breaker| {
+            let permits: Vec<_> = (0..MAX_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
+            let is_closed = permits.len() == 5 && permits.iter().all(|permit| !permit.is_probe());
+            if is_closed {
+                permits.into_iter().for_each(|permit| _ = breaker.failed(permit, 61));
+                let probe = acquire(breaker, 1_000);
                 acquire(breaker, 2_000);
-                assert!(breaker.succeeded(second, || 2_001));
+                assert!(breaker.succeeded(probe, || 2_001));
             }
-            closed
+            is_closed
         });
-        let results = at_once(&breaker, [earlier, later]);
+        [succeeds(acquire(breaker, 50), 60), later]
+    };
+    explore(MAX_IN_ROW, parts, |breaker, [_, closed_again]| {
         // Once all have reported, the last one stands: it closed after two probes, or three.
-        if results[1] {
-            fail(&breaker, MOST_IN_ROW, 2_002);
+        if closed_again {
+            fail(breaker, MAX_IN_ROW, 2_002);
             assert!(breaker.next_probe(2_002).as_millis() >= 200);
         }
     });

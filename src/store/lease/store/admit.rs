@@ -13,13 +13,13 @@ use smallvec::SmallVec;
 use super::Leases;
 use super::call::request_lease;
 use crate::core::decision::{Decision, Source};
-use crate::store::lease::hot_key::{Back, Want};
+use crate::store::lease::hot_key::{Back, LeaseRequest};
 use crate::store::lease::hot_keys::HotKeys;
 use crate::store::map::Locked;
 use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 
 /// Leases to request and to return once no lock is held.
-type Tasks = (SmallVec<[Want; 2]>, Vec<Back>);
+type Tasks = (SmallVec<[LeaseRequest; 2]>, Vec<Back>);
 
 #[inline]
 pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecision> {
@@ -81,7 +81,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::new([outcome], Source::Lease);
-    Some(StoreDecision { decision, receipt: Receipt::of_one(leases.id, taken) })
+    Some(StoreDecision { decision, receipt: Receipt::from_item(leases.id, taken) })
 }
 
 /// All checks must be admitted.

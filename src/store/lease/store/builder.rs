@@ -9,7 +9,7 @@ use crate::store::{Clock, Store, SystemClock};
 const DEFAULT_SHARE: f64 = 0.1;
 const DEFAULT_CAPACITY: usize = 10_000;
 /// The cells of this many keys, allocated at once, take 1 GiB.
-const MOST_CAPACITY: usize = 1 << 24;
+const MAX_CAPACITY: usize = 1 << 24;
 
 /// Settings of a [`LeaseStore`].
 ///
@@ -105,13 +105,13 @@ impl LeaseStoreBuilder {
     pub fn try_build(self) -> Result<LeaseStore, Error> {
         if !(self.share > 0.0 && self.share <= 1.0) {
             return Err(Error::invalid(format!(
-                "a share of {} of the limit cannot be leased: give more than 0 and at most 1",
+                "a share of {} of the limit cannot be leased: it must be more than 0 and at most 1",
                 self.share
             )));
         }
-        if self.capacity > MOST_CAPACITY {
+        if self.capacity > MAX_CAPACITY {
             return Err(Error::invalid(format!(
-                "a capacity of {} hot keys is not allowed: give at most {MOST_CAPACITY}",
+                "a capacity of {} hot keys is not allowed: it must be at most {MAX_CAPACITY}",
                 self.capacity
             )));
         }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Leases, MOST_CALLS};
+use super::{Leases, MAX_CALLS};
 use crate::core::Error;
-use crate::store::lease::hot_key::{Back, Lot, OVERDRAWN, Want};
+use crate::store::lease::hot_key::{Back, Lease, LeaseRequest, OVERDRAWN};
 use crate::store::lease::hot_keys::HotKeys;
 use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 
@@ -24,7 +24,7 @@ use crate::store::{Ask, Check, Counter, MaybeFuture, Store, StoreDecision};
 struct LeaseCall {
     leases: Arc<Leases>,
     /// `None` once the call has its result.
-    want: Option<Want>,
+    want: Option<LeaseRequest>,
     /// The lease's lifetime begins here.
     sent: u64,
     /// `sent` by the wall clock, if windows are aligned to it.
@@ -33,7 +33,7 @@ struct LeaseCall {
 }
 
 /// With too many calls in flight, the key rests. Without a runtime, a pending call fails.
-pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
+pub(super) fn request_lease(leases: &Arc<Leases>, want: LeaseRequest) {
     sweep_by_task(leases);
     let mut next = Some(want);
     while let Some(want) = next.take() {
@@ -54,7 +54,7 @@ pub(super) fn request_lease(leases: &Arc<Leases>, want: Want) {
 }
 
 impl LeaseCall {
-    fn completed(&mut self, result: Result<StoreDecision, Error>) -> Option<Want> {
+    fn completed(&mut self, result: Result<StoreDecision, Error>) -> Option<LeaseRequest> {
         let want = self.want.take()?;
         match result {
             Ok(decided) if decided.decision.is_allowed() && !decided.receipt.items().is_empty() => {
@@ -80,10 +80,15 @@ impl Drop for LeaseCall {
 
 /// Returns the next lease to request if a debt is left. A lease requested before a reset is lost, because its units may
 /// have been charged before or after it.
-fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64, Option<u64>)) -> Option<Want> {
+fn keep(
+    leases: &Leases,
+    want: &LeaseRequest,
+    decided: StoreDecision,
+    (sent, wall): (u64, Option<u64>),
+) -> Option<LeaseRequest> {
     let (now, quota) = (leases.now(), want.counter.quota());
     let known = *leases.inner_id.get_or_init(|| decided.receipt.store()) == decided.receipt.store();
-    let (lot, seen) = Lot::new(decided, sent, wall, now);
+    let (lot, seen) = Lease::new(decided, sent, wall, now);
     let closed = leases.closed.load(Ordering::SeqCst);
     let is_over = closed || lot.has_ended(now, leases.wall(quota));
     let mut backs = Vec::new();
@@ -98,7 +103,7 @@ fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64
     if known && lot.stamp() < OVERDRAWN {
         counts.owed -= hot.grant((lot, seen), want, is_over, now, &mut backs);
     } else {
-        backs.push(Back::Lot(lot, quota.limit()));
+        backs.push(Back::Lease(lot, quota.limit()));
         hot.rest(now);
     }
     if closed {
@@ -111,7 +116,7 @@ fn keep(leases: &Leases, want: &Want, decided: StoreDecision, (sent, wall): (u64
 }
 
 /// Counts `lost` units that a failed call may have charged. The next request or sweep charges the debt.
-fn rest(leases: &Leases, want: &Want, lost: u64) {
+fn rest(leases: &Leases, want: &LeaseRequest, lost: u64) {
     let now = leases.now();
     let mut hot_keys = leases.shards.lock(want.hash);
     hot_keys.counts.leased += lost;
@@ -172,7 +177,7 @@ pub(super) async fn close(leases: &Leases) {
                 break;
             }
         }
-        drop(leases.calls.acquire_many(MOST_CALLS).await);
+        drop(leases.calls.acquire_many(MAX_CALLS).await);
     }
     leases.calls.close();
 }

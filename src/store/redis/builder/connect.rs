@@ -153,8 +153,7 @@ impl RedisStoreBuilder {
         #[cfg(not(feature = "tls"))]
         let has_certificates = false;
         if has_certificates || connection.credentials.is_some() || connection.dial.is_some() {
-            let text =
-                "a pool of yours connects by itself: leave out credentials, certificates and a closure that dials";
+            let text = "a pool of yours connects by itself: remove credentials, certificates and a closure that dials";
             return Err(Error::invalid(text));
         }
         let server = self.one(connection, Origin::Pool(pool));
@@ -184,10 +183,10 @@ impl RedisStoreBuilder {
     ) -> Result<(Servers, String), Error> {
         let (known, addresses) = servers_at(urls)?;
         let Some(first) = known.first() else {
-            return Err(Error::invalid("no URL of a sentinel was given: give at least one"));
+            return Err(Error::invalid("no URL of a sentinel was given: at least one is needed"));
         };
         if self.primary.is_some() && self.connect.credentials.is_some() {
-            let text = "primary_credentials and a closure for credentials are for the same primary: leave out either";
+            let text = "primary_credentials and a closure for credentials are for the same primary";
             return Err(Error::invalid(text));
         }
         let login = self.primary.take().map_or_else(RedisConnectionInfo::default, Credentials::login);
@@ -200,13 +199,12 @@ impl RedisStoreBuilder {
     fn connection(&self, servers: &[ConnectionInfo]) -> Result<Connect, Error> {
         #[cfg(feature = "sentinel")]
         if self.primary.is_some() {
-            let text =
-                "primary_credentials are for a primary that sentinels name: leave them out, or use connect_sentinel";
+            let text = "primary_credentials are for a primary that sentinels name: use connect_sentinel";
             return Err(Error::invalid(text));
         }
         if self.connect.dial.is_some() && servers.iter().any(|server| matches!(server.addr(), ConnectionAddr::Unix(_)))
         {
-            let text = "a Unix socket is opened without a closure that dials: leave it out, or give host:port";
+            let text = "a Unix socket is opened without a closure that dials: use host:port";
             return Err(Error::invalid(text));
         }
         Ok(Connect {

@@ -18,16 +18,16 @@ use crate::store::redis::wire::Calls;
 use crate::store::{Clock, DenyCache, DenyCacheBuilder};
 
 /// In bytes. The prefix is part of every key in every call.
-const LONGEST_PREFIX: usize = 64;
+const MAX_PREFIX: usize = 64;
 
 /// More checks per call are not cheaper, and indexes in a call are one byte.
-const LARGEST_BATCH: usize = 128;
+const MAX_BATCH: usize = 128;
 
 /// With more calls in flight, none would be shared.
-const MOST_IN_FLIGHT: usize = 16;
+const MAX_IN_FLIGHT: usize = 16;
 
 /// More than any server takes.
-const MOST_CONNECTIONS: usize = 65_536;
+const MAX_CONNECTIONS: usize = 65_536;
 
 /// Settings of a [`RedisStore`]. Every wait is bounded.
 ///
@@ -86,7 +86,7 @@ impl RedisStoreBuilder {
             calls: Settings {
                 calls: Some(Calls::default()),
                 clock: None,
-                batch_size: LARGEST_BATCH,
+                batch_size: MAX_BATCH,
                 in_flight: 2,
                 most: 16,
                 runtime: None,
@@ -264,26 +264,26 @@ impl RedisStoreBuilder {
 
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > LONGEST_PREFIX || !self.prefix.bytes().all(plain) {
+        if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
-                "key prefix {:?} is not allowed: give 1 to {LONGEST_PREFIX} printable ASCII characters without braces",
+                "key prefix {:?} is not allowed: allowed are 1 to {MAX_PREFIX} printable ASCII characters without braces",
                 self.prefix
             )));
         }
         if self.budget.is_zero() || self.connect.timeout.is_zero() {
-            return Err(Error::invalid("a timeout of 0 lets nothing through: give at least 1ms"));
+            return Err(Error::invalid("a timeout of 0 lets nothing through: it must be at least 1ms"));
         }
         for (what, given, most) in [
-            ("connections", self.calls.most, MOST_CONNECTIONS),
-            ("checks in a batch", self.calls.batch_size, LARGEST_BATCH),
-            ("calls in flight", self.calls.in_flight, MOST_IN_FLIGHT),
+            ("connections", self.calls.most, MAX_CONNECTIONS),
+            ("checks in a batch", self.calls.batch_size, MAX_BATCH),
+            ("calls in flight", self.calls.in_flight, MAX_IN_FLIGHT),
         ] {
             if !(1..=most).contains(&given) {
-                return Err(Error::invalid(format!("{given} {what} are not allowed: give 1 to {most}")));
+                return Err(Error::invalid(format!("{given} {what} are not allowed: allowed are 1 to {most}")));
             }
         }
         if self.sets_deny_cache && !self.has_deny_cache {
-            let text = "a store without_deny_cache has no max_ttl or capacity of one: leave out either";
+            let text = "a store without_deny_cache has no max_ttl or capacity of one";
             return Err(Error::invalid(text));
         }
         let time = ServerTime::new(self.calls.clock);

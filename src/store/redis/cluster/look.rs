@@ -20,7 +20,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::task::JoinSet;
 use tokio::time::{self, timeout_at};
 
-use super::looks::{Look, PAUSE};
+use super::looks::{PAUSE, RefreshPermit};
 use super::map::{Map, Range, read_ranges};
 use super::node::Address;
 use super::route::Cluster;
@@ -103,7 +103,12 @@ impl Cluster {
     }
 
     /// Calls nodes until one returns the slots. A newer map is kept.
-    async fn look(self: &Arc<Self>, look: &Look, failed: Option<&Address>, limit: Duration) -> Result<(), Error> {
+    async fn look(
+        self: &Arc<Self>,
+        look: &RefreshPermit,
+        failed: Option<&Address>,
+        limit: Duration,
+    ) -> Result<(), Error> {
         let mut error = None;
         for address in self.candidates(failed) {
             match self.ranges(&address, limit).await {

@@ -13,7 +13,7 @@ const LONG_PAUSE: Duration = Duration::from_millis(500);
 const OVERDUE: Duration = Duration::from_millis(500);
 
 #[derive(Default)]
-pub(super) struct Looks {
+pub(super) struct RefreshLimiter {
     /// The lock is never held across an await.
     state: Mutex<Schedule>,
     pub(super) ended: Notify,
@@ -31,14 +31,14 @@ struct Schedule {
 }
 
 /// A refresh, which ends when dropped, for example with its runtime.
-pub(super) struct Look {
+pub(super) struct RefreshPermit {
     number: u64,
     pause: Duration,
-    looks: Arc<Looks>,
+    looks: Arc<RefreshLimiter>,
 }
 
-impl Looks {
-    pub(super) fn begin(self: &Arc<Self>) -> Option<Look> {
+impl RefreshLimiter {
+    pub(super) fn begin(self: &Arc<Self>) -> Option<RefreshPermit> {
         let (mut state, now) = (self.state(), Instant::now());
         if state.next.is_some_and(|next| next > now) {
             return None;
@@ -46,7 +46,7 @@ impl Looks {
         state.next = Some(now + OVERDUE);
         state.under_way += 1;
         state.began += 1;
-        Some(Look { number: state.began, pause: PAUSE, looks: Arc::clone(self) })
+        Some(RefreshPermit { number: state.began, pause: PAUSE, looks: Arc::clone(self) })
     }
 
     /// Returns `true` if the last refresh found nothing, and none is running.
@@ -61,7 +61,7 @@ impl Looks {
     }
 }
 
-impl Look {
+impl RefreshPermit {
     /// Marks the slots as found. Returns `false` if a later refresh found them first.
     pub(super) fn is_news(&self) -> bool {
         let mut state = self.looks.state();
@@ -77,7 +77,7 @@ impl Look {
     }
 }
 
-impl Drop for Look {
+impl Drop for RefreshPermit {
     fn drop(&mut self) {
         let mut state = self.looks.state();
         state.next = Some(Instant::now() + self.pause);
@@ -95,7 +95,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_look_keeps_others_from_beginning_until_it_is_overdue_and_for_a_while_after_its_end() {
-        let looks = Arc::<Looks>::default();
+        let looks = Arc::<RefreshLimiter>::default();
         let _held_up = looks.begin().expect("none is under way");
         assert!(looks.begin().is_none(), "one is under way");
         advance(OVERDUE).await;
@@ -112,7 +112,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_a_look_found_that_was_held_up_does_not_undo_what_a_later_one_found() {
-        let looks = Arc::<Looks>::default();
+        let looks = Arc::<RefreshLimiter>::default();
         let mut began = Vec::new();
         for _ in 0..3 {
             began.push(looks.begin().expect("the one before is overdue"));

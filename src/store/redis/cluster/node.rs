@@ -18,7 +18,7 @@ use deadpool_redis::redis::{ErrorKind, RedisError, ServerErrorKind};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::BreakerState;
-use crate::store::breaker::{FIRST_WAIT_MS, Outage, Permit, ReportedBreaker, Whose};
+use crate::store::breaker::{CallPermit, FIRST_WAIT_MS, Outage, ReportedBreaker, Whose};
 use crate::store::redis::connections::Failure;
 use crate::store::redis::pipeline::Server;
 
@@ -71,11 +71,11 @@ impl Primary {
     }
 
     /// The caller must [report](Self::report) the outcome. The error of an open breaker has the outage.
-    pub(super) fn acquire(&self) -> Result<Permit, Error> {
+    pub(super) fn acquire(&self) -> Result<CallPermit, Error> {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }
 
-    pub(super) fn report(&self, permit: Permit, failure: Option<&Failure>) {
+    pub(super) fn report(&self, permit: CallPermit, failure: Option<&Failure>) {
         match failure {
             Some(Failure::Error(error)) if is_of_the_slot(error) => self.breaker.succeeded(permit),
             Some(failure) => {
@@ -87,7 +87,7 @@ impl Primary {
     }
 
     /// Releases the permit of a caller that left. The call may not have been made.
-    pub(super) fn gave_up(&self, permit: Permit) {
+    pub(super) fn gave_up(&self, permit: CallPermit) {
         self.breaker.inner.gave_up(permit, || self.breaker.now() + FIRST_WAIT_MS);
     }
 
@@ -113,65 +113,4 @@ impl Primary {
 fn is_of_the_slot(error: &RedisError) -> bool {
     use ServerErrorKind::{Ask, CrossSlot, Moved, NoScript, TryAgain};
     matches!(error.kind(), ErrorKind::Server(Moved | Ask | TryAgain | CrossSlot | NoScript))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
-    use super::*;
-
-    fn primary() -> Primary {
-        Primary::new(Address { host: "::1".to_owned(), port: 7000 })
-    }
-
-    fn refused(kind: ServerErrorKind) -> Failure {
-        Failure::Error((ErrorKind::Server(kind), "a refusal").into())
-    }
-
-    /// The state after calls that failed like this.
-    fn state_after(calls: u64, failure: impl Fn() -> Failure) -> BreakerState {
-        let primary = primary();
-        for _ in 0..calls {
-            let permit = primary.breaker.acquire().expect("a permit");
-            primary.report(permit, Some(&failure()));
-        }
-        primary.state()
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_node_that_cannot_decide_fails_and_one_that_redirects_does_not() {
-        use ServerErrorKind::{Ask, BusyLoading, ClusterDown, MasterDown, Moved, NoScript, ReadOnly, TryAgain};
-        for kind in [BusyLoading, ClusterDown, MasterDown, ReadOnly] {
-            assert_eq!(state_after(4, || refused(kind)), BreakerState::Closed, "{kind:?}");
-            assert_eq!(state_after(5, || refused(kind)), BreakerState::Open, "{kind:?}");
-        }
-        for kind in [Moved, Ask, TryAgain, NoScript] {
-            assert_eq!(state_after(100, || refused(kind)), BreakerState::Closed, "{kind:?}");
-        }
-        let cut = || RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
-        assert_eq!(state_after(5, || Failure::Error(cut())), BreakerState::Open);
-        let not_connected = || Failure::NotConnected(Error::new(Kind::Connection, "cannot connect"));
-        assert_eq!(state_after(5, not_connected), BreakerState::Open);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn while_it_is_not_called_the_error_has_the_reason_the_start_and_the_next_probe() {
-        let primary = primary();
-        let start = Instant::now();
-        for _ in 0..5 {
-            assert!(primary.is_callable());
-            tokio::time::advance(Duration::from_millis(1)).await;
-            primary.report(primary.acquire().unwrap(), Some(&refused(ServerErrorKind::ClusterDown)));
-        }
-        tokio::time::advance(Duration::from_millis(9)).await;
-        let error = primary.acquire().expect_err("it failed too often");
-        assert_eq!(error.to_string(), "the primary at [::1]:7000 is not called, as it failed too often a moment ago");
-        let Outage { next_probe, failing_since } = primary.outage();
-        assert_eq!((next_probe, primary.is_callable()), (Duration::from_millis(41), false));
-        assert_eq!(failing_since, Some(start + Duration::from_millis(1)));
-    }
 }

@@ -14,16 +14,16 @@ use deadpool_redis::redis::{ConnectionAddr, ConnectionInfo, ErrorKind, RedisErro
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-use super::looks::Looks;
+use super::looks::RefreshLimiter;
 use super::map::Map;
 use super::node::{Address, Node, Primary};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::BreakerState;
-use crate::store::breaker::{Outage, Permit};
+use crate::store::breaker::{CallPermit, Outage};
 use crate::store::redis::connections::{ConnSource, Connect, Failure, Origin, is_of_a_replica, moved_to};
 use crate::store::redis::pipeline::{
-    Job, JobReply, NoReply, Refused, Server, Settings, SettledReply, Unsettled, Watch,
+    Job, JobReply, NoReply, NotGranted, Server, Settings, SettledReply, Unsettled, Watch,
 };
 use crate::store::redis::wire::Way;
 
@@ -31,7 +31,7 @@ use crate::store::redis::wire::Way;
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bounds the redirections between nodes that disagree.
-const MOST_HOPS: u8 = 8;
+const MAX_HOPS: u8 = 8;
 
 enum Follow {
     To(Arc<Node>),
@@ -52,7 +52,7 @@ pub(in crate::store::redis) struct Cluster {
     pub(super) budget: Duration,
     start: Instant,
     pub(super) map: ArcSwap<Map>,
-    pub(super) looks: Arc<Looks>,
+    pub(super) looks: Arc<RefreshLimiter>,
 }
 
 static UNSENT: Lines = Lines::new();
@@ -65,10 +65,10 @@ impl Cluster {
         budget: Duration,
     ) -> Result<Arc<Self>, Error> {
         let Some(login) = known.first().cloned() else {
-            return Err(Error::invalid("no URL of a Redis Cluster node was given: give at least one"));
+            return Err(Error::invalid("no URL of a Redis Cluster node was given: at least one is needed"));
         };
         let seeds: Option<Vec<Address>> = known.iter().map(address_of).collect();
-        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: give host:port"))?;
+        let seeds = seeds.ok_or_else(|| Error::invalid("a Cluster cannot use a Unix socket: use host:port"))?;
         if let Some(reason) = known.iter().find_map(|node| differs(&login, node)) {
             return Err(Error::invalid(format!(
                 "the URLs of a Cluster's nodes differ in {reason}: all are used as the first"
@@ -103,7 +103,7 @@ impl Cluster {
                 Err(NoReply { error, refused: Some(refused), .. }) => (error, *refused),
                 Err(no_reply) => return Err(NoReply { error: of_node(no_reply.error), ..no_reply }),
             };
-            let Refused { cause, job: mut refused } = refused;
+            let NotGranted { cause, job: mut refused } = refused;
             match self.follow(&primary.address, &cause, &mut refused) {
                 Follow::To(other) => next = Some(other),
                 Follow::Owner => {}
@@ -124,7 +124,7 @@ impl Cluster {
         let ErrorKind::Server(kind) = cause.kind() else { return Follow::Nobody };
         job.way = Way::Plain;
         match kind {
-            ServerErrorKind::Moved | ServerErrorKind::Ask if job.hops < MOST_HOPS => {
+            ServerErrorKind::Moved | ServerErrorKind::Ask if job.hops < MAX_HOPS => {
                 job.hops += 1;
                 let named = cause.redirect_node().and_then(|(address, _)| Address::read(address, from));
                 let Some(other) = named.map(|address| self.node(&address)) else { return Follow::Nobody };
@@ -223,7 +223,7 @@ impl Cluster {
 }
 
 /// Releases the permit if the caller leaves. Otherwise the connection reports the outcome.
-struct Caller<'a>(Option<(&'a Primary, Permit)>);
+struct Caller<'a>(Option<(&'a Primary, CallPermit)>);
 
 impl Drop for Caller<'_> {
     fn drop(&mut self) {
@@ -240,7 +240,7 @@ struct PrimaryWatch {
 }
 
 impl Watch for PrimaryWatch {
-    fn report(&self, permit: Permit, failure: Option<&Failure>) {
+    fn report(&self, permit: CallPermit, failure: Option<&Failure>) {
         self.primary.report(permit, failure);
         if let (Some(Failure::NotConnected(_) | Failure::Late), Some(cluster)) = (failure, self.cluster.upgrade()) {
             // Another primary may have the slots now.

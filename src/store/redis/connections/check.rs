@@ -33,12 +33,12 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
 }
 
 /// More than one, because the server may be flushed after a load.
-const MOST_LOADS: usize = 3;
+const MAX_LOADS: usize = 3;
 
 async fn by_function(link: &mut Link) -> Result<Value, RedisError> {
     let library = Program::library();
     let mut checked = link.ask(&library.check_command()).await;
-    for _ in 0..MOST_LOADS {
+    for _ in 0..MAX_LOADS {
         if !checked.as_ref().is_err_and(is_missing) {
             break;
         }

@@ -32,7 +32,7 @@ impl Tls {
         let is_set = self.root.is_some() || self.identity.is_some();
         if is_set && !servers.iter().all(is_encrypted) {
             return Err(Error::invalid(
-                "certificates are of no use on a connection that is not encrypted: give a rediss:// URL",
+                "certificates are of no use on a connection that is not encrypted: use a rediss:// URL",
             ));
         }
         if servers.iter().any(is_encrypted) { self.read().map(Arc::new).map(Some) } else { Ok(None) }
@@ -56,7 +56,7 @@ impl Tls {
         let Some(pem) = &self.root else {
             let native = rustls_native_certs::load_native_certs();
             if let (true, Some(error)) = (native.certs.is_empty(), native.errors.into_iter().next()) {
-                let text = "the system's root certificates cannot be read: give root certificates";
+                let text = "the system's root certificates cannot be read: use root certificates";
                 return Err(Error::new(Kind::Connection, text).with_source(error));
             }
             roots.add_parsable_certificates(native.certs);
@@ -86,6 +86,6 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Error> {
 }
 
 fn unreadable(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::invalid("the root certificates, or the client's certificate or key, cannot be read: give PEM")
+    Error::invalid("the root certificates, or the client's certificate or key, cannot be read: use PEM")
         .with_source(cause)
 }

@@ -84,7 +84,7 @@ pub(super) fn encode(
         return call.write_packed_command(out);
     }
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
-    let packed = Packed::of(&requests, &mut known.seen);
+    let packed = Packed::new(&requests, &mut known.seen);
     let program = packed.program(settings.calls.unwrap_or_default());
     // Microseconds since the Unix epoch.
     let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::job::{Job, Response, Settler};
 use super::resp::Reply;
 use crate::core::Error;
-use crate::store::breaker::Permit;
+use crate::store::breaker::CallPermit;
 
 pub(super) type EntryId = usize;
 
@@ -55,7 +55,7 @@ pub(super) struct Command {
     pub(super) ids: Ids,
     pub(super) size: usize,
     /// The permit to report the outcome by. A probe's permit has precedence.
-    pub(super) permit: Option<Permit>,
+    pub(super) permit: Option<CallPermit>,
     /// Number of times the script or library was sent with it.
     pub(super) loads: u8,
     /// Replies that precede its own, such as the reply to `ASKING`.
@@ -77,7 +77,7 @@ impl Command {
         let (mut size, mut permit, silent) = (first.size(), first.permit, first.timeout.until);
         for job in ids[1..].iter().map(|id| &entries[*id].job) {
             size += job.size();
-            if !permit.is_some_and(Permit::is_probe) {
+            if !permit.is_some_and(CallPermit::is_probe) {
                 permit = job.permit.filter(|permit| permit.is_probe()).or(permit).or(job.permit);
             }
         }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::Deadline;
-use crate::store::breaker::Permit;
+use crate::store::breaker::CallPermit;
 use crate::store::redis::connections::Failure;
 use crate::store::redis::wire::{ReplyPart, Request, Way, no_decision};
 
@@ -33,7 +33,7 @@ pub(in crate::store::redis) struct Job {
     pub(super) tries: u8,
     /// Number of servers that refused it or could not be reached.
     pub(in crate::store::redis) hops: u8,
-    pub(in crate::store::redis) permit: Option<Permit>,
+    pub(in crate::store::redis) permit: Option<CallPermit>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,12 +65,12 @@ pub(super) enum Failed {
     Error(Error),
     /// Timed out, but the reply may still arrive: see [`NoReply`](super::NoReply).
     Late(Error),
-    Refused(Error, Box<Refused>),
+    Refused(Error, Box<NotGranted>),
 }
 
 #[derive(Debug)]
 #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
-pub(in crate::store::redis) struct Refused {
+pub(in crate::store::redis) struct NotGranted {
     pub(in crate::store::redis) cause: RedisError,
     pub(in crate::store::redis) job: Box<Job>,
 }
@@ -128,15 +128,15 @@ pub(in crate::store::redis) struct Unsettled {
 impl Job {
     #[inline]
     pub(in crate::store::redis) fn new(request: Request, timeout: Timeout, slot: u16) -> Box<Self> {
-        Box::new(Self::of(Asked::Script(request), timeout, slot))
+        Box::new(Self::from_asked(Asked::Script(request), timeout, slot))
     }
 
     pub(in crate::store::redis) fn command(command: Cmd, timeout: Timeout, slot: u16) -> Box<Self> {
-        Box::new(Self { is_alone: true, ..Self::of(Asked::Command(Arc::new(command)), timeout, slot) })
+        Box::new(Self { is_alone: true, ..Self::from_asked(Asked::Command(Arc::new(command)), timeout, slot) })
     }
 
     #[inline]
-    fn of(asked: Asked, timeout: Timeout, slot: u16) -> Self {
+    fn from_asked(asked: Asked, timeout: Timeout, slot: u16) -> Self {
         let (way, is_alone, tries, hops, permit) = (Way::Plain, false, 0, 0, None);
         Self { asked, timeout, slot, way, is_alone, tries, hops, permit }
     }
@@ -188,7 +188,7 @@ impl Timeout {
         Self { began, budget, until: deadline.instant().map_or(ends, |at| at.min(ends)) }
     }
 
-    pub(in crate::store::redis) fn of_settlement(budget: Duration) -> Self {
+    pub(in crate::store::redis) fn for_settlement(budget: Duration) -> Self {
         let timeout = Self::new(budget);
         Self { until: timeout.began + timeout.budget.max(SETTLEMENT_WAIT), ..timeout }
     }
@@ -207,13 +207,13 @@ impl Timeout {
     }
 }
 
-/// First pause before a settlement is sent again, which doubles up to `LONGEST_PAUSE`.
+/// First pause before a settlement is sent again, which doubles up to `MAX_PAUSE`.
 const PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(250);
+const MAX_PAUSE: Duration = Duration::from_millis(250);
 
 /// Receives the outcomes of calls. Its methods must not block.
 pub(in crate::store::redis) trait Watch: Send + Sync {
-    fn report(&self, permit: Permit, failure: Option<&Failure>) {
+    fn report(&self, permit: CallPermit, failure: Option<&Failure>) {
         let _ = (permit, failure);
     }
 
@@ -230,7 +230,7 @@ pub(super) type SharedWatch = Arc<dyn Watch>;
 /// Waits for a pause first, which the end of the runtime cuts short.
 pub(super) fn settle_later(watch: &Arc<dyn Watch>, runtime: &Handle, unsettled: Vec<Unsettled>) {
     let hops = unsettled.iter().map(|unsettled| unsettled.job.hops).min().unwrap_or_default();
-    let pause = PAUSE.saturating_mul(1 << hops.min(10)).min(LONGEST_PAUSE);
+    let pause = PAUSE.saturating_mul(1 << hops.min(10)).min(MAX_PAUSE);
     let later = Later { unsettled, watch: Arc::clone(watch) };
     runtime.spawn(async move {
         sleep(pause).await;

@@ -49,6 +49,6 @@ mod sync {
 pub(super) use calls::Settings;
 pub(super) use job::{Job, JobReply, SettledReply, Timeout, stopped};
 #[cfg(feature = "cluster")]
-pub(super) use job::{Refused, Unsettled, Watch};
+pub(super) use job::{NotGranted, Unsettled, Watch};
 pub(super) use pipe::{Asking, NoReply};
 pub(super) use server::Server;

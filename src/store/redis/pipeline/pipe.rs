@@ -12,14 +12,14 @@ use std::task::{Context, Poll, ready};
 
 use super::calls::SharedSettings;
 use super::entries::EntryId;
-use super::job::{Failed, Job, JobReply, Refused, Settler, SharedWatch};
+use super::job::{Failed, Job, JobReply, NotGranted, Settler, SharedWatch};
 use super::queue::{Next, Queue};
 use super::socket::Socket;
 use super::sync::{Arc, Mutex, MutexGuard, wake};
 use crate::core::Error;
 
 /// Rounds that one caller writes for others before it wakes the task instead.
-const MOST_WRITES: usize = 2;
+const MAX_WRITES: usize = 2;
 
 pub(super) struct Pipe {
     queue: Mutex<Queue>,
@@ -60,7 +60,7 @@ impl Pipe {
             let Next::Write(round) = next else { return };
             let (number, rest, unsent) = round.write();
             queue = self.lock();
-            next = queue.written(number, rest, unsent, turn < MOST_WRITES);
+            next = queue.written(number, rest, unsent, turn < MAX_WRITES);
         }
     }
 
@@ -165,7 +165,7 @@ pub(in crate::store::redis) struct NoReply {
     pub(in crate::store::redis) error: Error,
     pub(in crate::store::redis) late: Option<Asking>,
     #[cfg_attr(not(feature = "cluster"), allow(dead_code, reason = "one server redirects nothing"))]
-    pub(in crate::store::redis) refused: Option<Box<Refused>>,
+    pub(in crate::store::redis) refused: Option<Box<NotGranted>>,
 }
 
 impl From<Error> for NoReply {

@@ -14,24 +14,24 @@ use tokio::time::Instant;
 
 use super::calls::{Known, SharedSettings, calls, encode, fits};
 use super::entries::{Command, Entries, Entry, EntryId, Ids, Progress};
-use super::job::{Failed, Job, JobReply, Refused, Response, Settler, Timeout, Unsettled, Watch, fail_all};
+use super::job::{Failed, Job, JobReply, NotGranted, Response, Settler, Timeout, Unsettled, Watch, fail_all};
 use super::resp::{OutOfStep, Reply};
 use super::socket::{Socket, register};
 use super::sync::Arc;
 use crate::core::Error;
 use crate::core::error::Kind;
-use crate::store::breaker::Permit;
+use crate::store::breaker::CallPermit;
 use crate::store::redis::connections::{Failure, failed, is_definite};
 
-const MOST_WAITING: usize = 65_536;
+const MAX_WAITING: usize = 65_536;
 
 /// A round of no more checks than this is not split over several calls.
-const LEAST: usize = 4;
+const MIN_BATCH: usize = 4;
 
-const MOST_TRIES: u8 = 3;
+const MAX_TRIES: u8 = 3;
 
 /// More than one, because the server may be flushed after a load.
-const MOST_LOADS: u8 = 3;
+const MAX_LOADS: u8 = 3;
 
 type Commands = SmallVec<[Command; 1]>;
 
@@ -57,7 +57,7 @@ pub(super) struct Round {
 
 #[derive(Default)]
 pub(super) struct Done {
-    reports: Vec<(Permit, Option<Failure>)>,
+    reports: Vec<(CallPermit, Option<Failure>)>,
     wakers: Vec<Waker>,
     settled: Vec<(Settler, JobReply)>,
     failed: Option<(Vec<Settler>, Error)>,
@@ -128,7 +128,7 @@ impl Queue {
         if let Some(end) = &self.end {
             return Err(end.shared());
         }
-        if self.waiting.len() >= MOST_WAITING {
+        if self.waiting.len() >= MAX_WAITING {
             return Err(Error::new(Kind::Crowd, "too many decisions wait for Redis"));
         }
         self.arm(job.timeout.until);
@@ -209,7 +209,7 @@ impl Queue {
         let share = if self.sent == 0 {
             self.checks
         } else {
-            (self.sent + self.checks).div_ceil(self.settings.in_flight).max(LEAST)
+            (self.sent + self.checks).div_ceil(self.settings.in_flight).max(MIN_BATCH)
         };
         let most = share.min(self.settings.batch_size);
         let (mut ids, mut checks) = (Ids::with_capacity(most.min(self.waiting.len())), 0);
@@ -319,7 +319,7 @@ impl Queue {
                 Some((_, settler)) => uncertain.push(settler),
                 None => {
                     let job = self.entries[id].job.clone();
-                    let refused = Box::new(Refused { cause: cause.clone(), job });
+                    let refused = Box::new(NotGranted { cause: cause.clone(), job });
                     self.hand(id, Err(Failed::Refused(error.shared(), refused)), done);
                 }
             }
@@ -337,7 +337,7 @@ impl Queue {
 
     /// Queues the command with its script or library. Returns it after too many loads.
     pub(super) fn load(&mut self, mut command: Command) -> Option<Command> {
-        if command.loads == MOST_LOADS {
+        if command.loads == MAX_LOADS {
             return Some(command);
         }
         command.loads += 1;
@@ -449,7 +449,7 @@ impl Queue {
     }
 
     pub(super) fn wait_again(&mut self, command: Command, error: &Error, done: &mut Done) {
-        let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MOST_TRIES);
+        let is_given_up = command.ids.iter().any(|id| self.entries[*id].job.tries >= MAX_TRIES);
         for id in command.ids.into_iter().rev() {
             let waits = self.entries.get_mut(id).filter(|_| !is_given_up).filter(|entry| entry.is_needed());
             let Some(Entry { job, .. }) = waits else {
@@ -499,7 +499,7 @@ impl Queue {
     }
 
     /// Fails decisions that began before `by`, and returns all settlements as unsettled: none was sent.
-    pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<Permit> {
+    pub(super) fn fail_waiting(&mut self, by: Instant, error: &Error, done: &mut Done) -> Option<CallPermit> {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
@@ -564,7 +564,7 @@ impl Done {
         Self { wakers, ..Self::default() }
     }
 
-    pub(super) fn report(&mut self, permit: Option<Permit>, failure: Option<Failure>) {
+    pub(super) fn report(&mut self, permit: Option<CallPermit>, failure: Option<Failure>) {
         self.reports.extend(permit.map(|permit| (permit, failure)));
     }
 

@@ -19,7 +19,7 @@ use crate::core::{Error, Lines};
 use crate::store::redis::connections::{ConnSource, Link};
 
 /// A bound because settlements wait through outages and would fill the memory.
-const MOST_SETTLEMENTS: usize = 4_096;
+const MAX_SETTLEMENTS: usize = 4_096;
 
 pub(in crate::store::redis) struct Server {
     source: Arc<ConnSource>,
@@ -52,7 +52,7 @@ impl Server {
         Arc::new_cyclic(|this| {
             let (lines, orphans) = (ArcSwap::default(), Mutex::default());
             let watch = watch.unwrap_or_else(|| Arc::new(Alone(Weak::clone(this))));
-            let places = Arc::new(Semaphore::new(MOST_SETTLEMENTS));
+            let places = Arc::new(Semaphore::new(MAX_SETTLEMENTS));
             Self { source, settings, watch, lines, orphans, places }
         })
     }

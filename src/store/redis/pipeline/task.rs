@@ -33,7 +33,7 @@ use crate::store::redis::wire::{ScriptReply, no_decision};
 
 const LATE_REPLIES: Duration = Duration::from_secs(10);
 
-const MOST_REPLACED: usize = 4;
+const MAX_REPLACED: usize = 4;
 
 type Connecting = Pin<Box<dyn Future<Output = Result<Link, Error>> + Send>>;
 
@@ -197,7 +197,7 @@ impl Task {
         if queue.replace(done) {
             self.replaced.push((stream, Instant::now() + LATE_REPLIES));
         }
-        if self.replaced.len() > MOST_REPLACED {
+        if self.replaced.len() > MAX_REPLACED {
             queue.fail_replaced(0, &lost_connection(), done);
             drop(queue);
             drop(self.replaced.remove(0));

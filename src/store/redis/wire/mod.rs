@@ -18,5 +18,5 @@ mod source;
 
 pub(super) use packed::{KeyHashes, Packed};
 pub(super) use reply::{ReplyPart, ScriptReply, Verdict, applied_change, no_decision, step_of_one};
-pub(super) use request::{MOST_CHECKS, Request, redis_key};
+pub(super) use request::{MAX_CHECKS, Request, redis_key};
 pub(super) use script::{CHECK, Calls, Program, Way};

@@ -76,7 +76,7 @@ impl<'a> Packed<'a> {
     /// # Panics
     ///
     /// If the requests have more than 255 checks.
-    pub(in crate::store::redis) fn of(requests: &[&'a Request], seen: &mut KeyHashes) -> Self {
+    pub(in crate::store::redis) fn new(requests: &[&'a Request], seen: &mut KeyHashes) -> Self {
         match singles(requests, seen) {
             Some(singles) => Self::singles(&singles, needs(requests)),
             None => Self::batch(requests),
@@ -84,7 +84,7 @@ impl<'a> Packed<'a> {
     }
 
     pub(in crate::store::redis) fn program(&self, calls: Calls) -> &'static Program {
-        Program::of(calls, self.needs)
+        Program::shared(calls, self.needs)
     }
 
     /// `now` is in microseconds since the Unix epoch, in decimal. If empty, the script calls `TIME`.

@@ -34,7 +34,7 @@ use smallvec::SmallVec;
 
 use super::request::{Request, returns_whole, returns_whole_after};
 use crate::core::Error;
-use crate::core::algorithm::{Found, Layout, State, Step};
+use crate::core::algorithm::{CounterState, Layout, StateStatus, Step};
 use crate::core::call::CallId;
 use crate::core::error::Kind;
 use crate::core::quota::Quota;
@@ -46,7 +46,7 @@ use crate::store::{Change, ChangeResult, Check, ReceiptItem};
 const TIME_SPAN: u64 = 1 << 44;
 
 /// Inline bytes for a single check's state: the size of a large level.
-const MOST_OF_ONE: usize = 29;
+const MAX_OF_ONE: usize = 29;
 
 const UNITS: usize = 7;
 
@@ -69,7 +69,7 @@ pub(in crate::store::redis) struct ScriptReply<'a> {
 pub(in crate::store::redis) struct ReplyPart {
     now_us: u64,
     flags: SmallVec<[u8; 4]>,
-    views: SmallVec<[u8; MOST_OF_ONE]>,
+    views: SmallVec<[u8; MAX_OF_ONE]>,
     /// Number of flags and bytes of views that were read.
     read: (usize, usize),
     pub(in crate::store::redis) call: Option<CallId>,
@@ -106,14 +106,14 @@ impl<'a> ScriptReply<'a> {
 
 struct DecodedState {
     fits: bool,
-    found: Found,
-    /// Set only for `Found::Kept`.
-    state: Option<State>,
+    found: StateStatus,
+    /// Set only for `StateStatus::Kept`.
+    state: Option<CounterState>,
 }
 
 impl DecodedState {
     fn decided(self) -> Result<Self, Error> {
-        if self.found == Found::Outside { Err(outside()) } else { Ok(self) }
+        if self.found == StateStatus::Outside { Err(outside()) } else { Ok(self) }
     }
 }
 
@@ -128,13 +128,14 @@ impl ReplyPart {
         self.read.0 += 1;
         let found = found(flag);
         let now = quota.tick().of(self.now_us);
-        let state = if found == Found::Kept { Some(self.next_state(quota.facts().layout, whole, now)?) } else { None };
+        let state =
+            if found == StateStatus::Kept { Some(self.next_state(quota.facts().layout, whole, now)?) } else { None };
         Some(DecodedState { fits: flag & 1 == 1, found, state })
     }
 
     fn change(&mut self, quota: &Quota, whole: bool) -> Option<(u64, DecodedState)> {
         let mut units = 0;
-        if found(*self.flags.get(self.read.0)?) == Found::Kept {
+        if found(*self.flags.get(self.read.0)?) == StateStatus::Kept {
             units = self.views.get(self.read.1..)?.try_get_uint(UNITS).ok()?;
             self.read.1 += UNITS;
         }
@@ -142,7 +143,7 @@ impl ReplyPart {
     }
 
     /// `now` is in the quota's ticks, and completes times whose high bits are not stored.
-    fn next_state(&mut self, layout: Layout, whole: bool, now: u64) -> Option<State> {
+    fn next_state(&mut self, layout: Layout, whole: bool, now: u64) -> Option<CounterState> {
         let rest = &self.views[self.read.1..];
         let mut view = rest.get(..size_of_view(layout, whole, rest)?)?;
         self.read.1 += view.len();
@@ -150,49 +151,51 @@ impl ReplyPart {
         Some(match layout {
             Layout::Count => {
                 let (high, low) = (number(6)?, number(6)?);
-                State::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
+                CounterState::Level { time: whole_time(high >> 4, now), amount: (high & 15) << 48 | low }
             }
             Layout::Falling if is_wide(rest) => {
                 let (_, time, units, _) = (number(1)?, number(7)?, number(7)?, number(7)?);
-                State::Wide { time, units, parts: number(7)? }
+                CounterState::Wide { time, units, parts: number(7)? }
             }
             // The expiry of the key follows them.
-            Layout::Falling => State::Level { time: number(7)?, amount: number(7)? },
-            Layout::Counts => State::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
+            Layout::Falling => CounterState::Level { time: number(7)?, amount: number(7)? },
+            Layout::Counts => CounterState::Window { time: number(7)?, count: number(6)?, previous: number(6)? },
             Layout::Log if whole => {
                 let (units, time) = (number(4)?.checked_sub(6)? / 4, whole_time(number(6)?, now));
                 let units: Option<Box<[u32]>> = (0..units).map(|_| view.try_get_u32().ok()).collect();
-                State::Log { time, units: units? }
+                CounterState::Log { time, units: units? }
             }
             Layout::Log => {
                 let (time, live) = (whole_time(number(6)?, now), number(6)?);
                 let (newest, leaving) = (whole_time(number(6)?, now), whole_time(number(6)?, now));
-                State::LogDigest { time, live, newest, leaving }
+                CounterState::LogDigest { time, live, newest, leaving }
             }
             Layout::Slots => {
                 let size = view.try_get_u8().ok()?;
                 let cohort = |_| Some((view.try_get_uint(7).ok()?, view.try_get_u32().ok()?));
-                State::slots((0..size).map(cohort).collect::<Option<_>>()?)?
+                CounterState::slots((0..size).map(cohort).collect::<Option<_>>()?)?
             }
-            Layout::Ban => State::Ban { ends: number(7)?, length: number(7)?, start: number(7)?, strikes: number(7)? },
+            Layout::Ban => {
+                CounterState::Ban { ends: number(7)?, length: number(7)?, start: number(7)?, strikes: number(7)? }
+            }
         })
     }
 }
 
-fn found(flag: u8) -> Found {
+fn found(flag: u8) -> StateStatus {
     match flag >> 1 {
-        0 => Found::Kept,
-        1 => Found::Fresh,
-        2 => Found::Ahead,
-        4 => Found::Outside,
-        _ => Found::Foreign,
+        0 => StateStatus::Kept,
+        1 => StateStatus::Fresh,
+        2 => StateStatus::Ahead,
+        4 => StateStatus::Outside,
+        _ => StateStatus::Foreign,
     }
 }
 
 fn size_of(request: &Request, flags: &[u8], views: &[u8]) -> Option<usize> {
     let mut size = 0;
     for ((layout, view), flag) in request.views().zip(flags) {
-        if found(*flag) == Found::Kept {
+        if found(*flag) == StateStatus::Kept {
             size += if view.is_change { UNITS } else { 0 };
             size += size_of_view(layout, view.is_whole, views.get(size..)?)?;
         }
@@ -250,7 +253,7 @@ pub(in crate::store::redis) struct Verdict {
 }
 
 impl Verdict {
-    pub(in crate::store::redis) fn of(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
+    pub(in crate::store::redis) fn evaluate(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
         let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
@@ -275,11 +278,11 @@ impl Verdict {
     }
 }
 
-fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, State>> {
+fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, CounterState>> {
     move |index| seen[index].state.as_ref().map(Cow::Borrowed)
 }
 
-/// Like [`Verdict::of`], for one check, without allocations.
+/// Like [`Verdict::evaluate`], for one check, without allocations.
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());

@@ -23,14 +23,14 @@ use std::mem::take;
 use smallvec::SmallVec;
 
 use super::source::{Needs, algorithm_of};
-use crate::core::algorithm::{Adjustment, Layout, MOST_UNITS};
+use crate::core::algorithm::{Adjustment, Layout, MAX_UNITS};
 use crate::core::quota::{Quota, Tick};
 use crate::store::evaluate::adjustment;
 use crate::store::evaluate::name;
 use crate::store::{Change, Check, Counter, Mode, ReceiptItem};
 
 /// The indexes of keys and rules are one byte.
-pub(in crate::store::redis) const MOST_CHECKS: usize = 255;
+pub(in crate::store::redis) const MAX_CHECKS: usize = 255;
 
 /// Added to the number of an algorithm whose levels are stored as units and parts: see `lua/wide.lua`.
 const WIDE: u8 = 16;
@@ -70,7 +70,7 @@ pub(super) struct View {
 }
 
 impl View {
-    fn of(flags: u8) -> Self {
+    fn from_flags(flags: u8) -> Self {
         Self { is_change: flags & (REFUNDS | CHARGES) != 0, is_whole: flags & WHOLE != 0 }
     }
 }
@@ -86,13 +86,13 @@ pub(in crate::store::redis) struct Request {
 }
 
 impl Request {
-    /// At most [`MOST_CHECKS`], including bans. `now_ms` is called for windows of a calendar only.
+    /// At most [`MAX_CHECKS`], including bans. `now_ms` is called for windows of a calendar only.
     pub(in crate::store::redis) fn new(prefix: &str, checks: &[Check], now_ms: impl Fn() -> u64) -> Self {
         let mut request = Self::default();
         for (index, check) in checks.iter().enumerate() {
             let enforced = if check.mode == Mode::Enforce { ENFORCED } else { 0 };
             let whole = if returns_whole(checks, index) { WHOLE } else { 0 };
-            let numbers = [check.cost.min(MOST_UNITS), check.floor.min(MOST_UNITS)];
+            let numbers = [check.cost.min(MAX_UNITS), check.floor.min(MAX_UNITS)];
             let windows = windows(check.counter.quota(), &now_ms);
             request.add(prefix, &check.counter, enforced | whole, windows, numbers);
         }
@@ -167,7 +167,7 @@ impl Request {
 
     pub(super) fn views(&self) -> impl Iterator<Item = (Layout, View)> {
         let rules = self.checks.iter().map(|[_, rule]| &self.rules[usize::from(*rule)]);
-        rules.map(|rule| (algorithm_of(rule[0] % WIDE).facts().layout, View::of(rule[1])))
+        rules.map(|rule| (algorithm_of(rule[0] % WIDE).facts().layout, View::from_flags(rule[1])))
     }
 }
 
@@ -194,9 +194,9 @@ fn place_of<T: PartialEq>(items: &mut SmallVec<[T; 1]>, item: T) -> u8 {
 
 fn needs_of(quota: &Quota) -> Needs {
     match quota.calendar() {
-        Some(_) => Needs::of_calendars(),
-        None if quota.is_wide() => Needs::of_wide(quota.algorithm()),
-        None => Needs::of(quota.algorithm()),
+        Some(_) => Needs::for_calendars(),
+        None if quota.is_wide() => Needs::for_wide(quota.algorithm()),
+        None => Needs::for_algorithm(quota.algorithm()),
     }
 }
 

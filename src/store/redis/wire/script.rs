@@ -39,7 +39,7 @@ pub(in crate::store::redis) struct Program {
 
 impl Program {
     /// The first call makes the program. Concurrent calls wait for it.
-    pub(super) fn of(calls: Calls, needs: Needs) -> &'static Self {
+    pub(super) fn shared(calls: Calls, needs: Needs) -> &'static Self {
         static SCRIPTS: [OnceLock<Program>; Needs::SETS] = [const { OnceLock::new() }; Needs::SETS];
         match calls {
             Calls::Scripts => SCRIPTS[needs.set()].get_or_init(|| Self::script(needs, needs.entry())),
@@ -102,47 +102,15 @@ pub(super) fn count_of(keys: usize) -> &'static [u8] {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::super::source::FILES;
-    use super::*;
-    use crate::core::algorithm::Algorithm;
-
-    fn file(name: &str) -> Option<&'static str> {
-        FILES.iter().find(|(known, _)| *known == name).map(|(_, file)| *file)
-    }
 
     #[test]
     fn every_lua_file_is_part_of_a_script() {
-        let mut lost = Vec::new();
-        for entry in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the crate has Lua files") {
+        for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the crate has Lua files") {
             let name = entry.expect("it can be read").file_name().into_string().expect("its name is ASCII");
             // The other one only checks whether a server's Lua is that of Redis.
-            if name.strip_suffix(".lua").is_some_and(|name| name != "check" && file(name).is_none()) {
-                lost.push(name);
-            }
-        }
-        assert_eq!(lost, [""; 0], "FILES in src/store/redis/wire/source.rs has all files of lua/");
-    }
-
-    #[test]
-    fn the_usual_case_of_one_check_stands_before_all_other_functions() {
-        let script = |needs: Needs| &*Program::of(Calls::Scripts, needs).source;
-        for (algorithm, lone) in [
-            (Algorithm::TokenBucket, "lone_level"),
-            (Algorithm::LeakyBucket, "lone_level"),
-            (Algorithm::FixedWindow, "lone_count"),
-        ] {
-            let (usual, others) = script(Needs::of(algorithm).singles(1)).split_once("  return usual\n").expect(lone);
-            assert!(usual.contains(&format!("local usual = {lone}(KEYS, ARGV)\n")), "{usual}");
-            assert_eq!((usual.matches("function").count(), others.matches("lone").count()), (1, 0), "{usual}{others}");
-        }
-        let bucket = Needs::of(Algorithm::TokenBucket);
-        let large = Needs::of_wide(Algorithm::TokenBucket);
-        let calendar = Needs::of_calendars();
-        let log = Needs::of(Algorithm::SlidingLog);
-        for needs in [bucket, bucket.singles(2), bucket.bans(), large.singles(1), calendar.singles(1), log.singles(1)] {
-            assert!(!script(needs).contains("lone"), "{needs:?}");
+            let Some(name) = name.strip_suffix(".lua").filter(|name| *name != "check") else { continue };
+            assert!(FILES.iter().any(|(known, _)| *known == name), "FILES has not {name}");
         }
     }
 }

@@ -60,15 +60,15 @@ pub(super) struct Needs(u16);
 impl Needs {
     pub(super) const SETS: usize = 2 * CALENDAR as usize;
 
-    pub(super) fn of_wide(algorithm: Algorithm) -> Self {
-        Self(Self::of(algorithm).0 | WIDE)
+    pub(super) fn for_wide(algorithm: Algorithm) -> Self {
+        Self(Self::for_algorithm(algorithm).0 | WIDE)
     }
 
-    pub(super) fn of_calendars() -> Self {
+    pub(super) fn for_calendars() -> Self {
         Self(CALENDAR)
     }
 
-    pub(super) fn of(algorithm: Algorithm) -> Self {
+    pub(super) fn for_algorithm(algorithm: Algorithm) -> Self {
         Self(1 << (algorithm.facts().number - 1))
     }
 
@@ -103,7 +103,8 @@ impl Needs {
 
     /// Returns the fast path that runs before the entry: only for one check of one algorithm.
     fn lone(self) -> Option<&'static str> {
-        let algorithm = ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::of(*algorithm).0 | SINGLE)?;
+        let algorithm =
+            ALGORITHMS.into_iter().find(|algorithm| self.0 == Self::for_algorithm(*algorithm).0 | SINGLE)?;
         match algorithm.facts().layout {
             Layout::Falling => Some("lone_level"),
             Layout::Count => Some("lone_count"),
@@ -120,7 +121,7 @@ impl Needs {
             return self.0 & CALENDAR != 0;
         }
         let named = ALGORITHMS.into_iter().find(|named| named.as_str() == algorithm);
-        named.is_none_or(|named| self.0 & Self::of(named).0 != 0 && self.0 & bit == bit)
+        named.is_none_or(|named| self.0 & Self::for_algorithm(named).0 != 0 && self.0 & bit == bit)
     }
 }
 
@@ -251,69 +252,4 @@ fn is_between(c: char) -> bool {
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_between).filter(|word| !word.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_script_has_what_it_needs_and_no_more() {
-        let bucket = Algorithm::TokenBucket;
-        let bans = Needs::of(bucket).bans();
-        let rows: [(Needs, &str, &[&str], &[&str]); 6] = [
-            (
-                Needs::of(bucket),
-                "single",
-                &["local function token_bucket(", "local function read_falling(", "[2] = token_bucket,"],
-                &["fixed_window", "token_bucket_adjust", "sliding", "leaky", "decide_check", "function batch", "ban"],
-            ),
-            (Needs::of(Algorithm::FixedWindow), "batch", &[], &["calendar_window"]),
-            (
-                Needs::of_calendars(),
-                "batch",
-                &["  [33] = calendar_window,", "  [33] = calendar_window_adjust,", "function fixed_window_state("],
-                &["fixed_window_current"],
-            ),
-            (Needs::of(bucket), "batch", &[], &["wide_", "mul_div"]),
-            (
-                Needs::of_wide(bucket),
-                "singles",
-                &["local function wide_token_bucket(", "local function mul_div(", "[18] = wide_token_bucket,"],
-                &["wide_leaky_bucket"],
-            ),
-            (
-                bans,
-                "bans",
-                &["local function ban(", "local function ban_adjust(", "[7] = ban,", "local function read_rules("],
-                &["function batch("],
-            ),
-        ];
-        for (needs, entry, needed, idle) in rows {
-            let script = statements_for(needs, &[entry]);
-            assert!(needed.iter().all(|needed| script.contains(needed)), "{entry}: {script}");
-            assert!(!idle.iter().any(|idle| script.contains(idle)), "{entry}: {script}");
-        }
-        assert!(words(&statements_for(Needs::all(), &["batch"])).all(|word| !word.starts_with("ban")));
-    }
-
-    #[test]
-    fn no_statement_of_any_file_is_lost_where_all_is_needed() {
-        let entries = ["batch", "bans", "lone_level", "lone_count", "single", "singles"];
-        let script = statements_for(Needs::all().bans(), &entries);
-        let (constants, statements) = read();
-        for line in statements.iter().flat_map(|statement| statement.lines()).filter(|line| is_code(line)) {
-            assert!(script.contains(&with_constants(line, &constants)), "{line}");
-        }
-    }
-
-    #[test]
-    fn constants_stand_as_what_they_are() {
-        let script = statements_for(Needs::all(), &["batch", "single", "singles"]);
-        let (constants, _) = read();
-        assert_eq!((&*constants["FRESH"], &*constants["NEVER"]), ("1", "(2 ^ 52)"));
-        assert!(words(&script).all(|word| !constants.contains_key(word)));
-        assert!(script.contains("if level >= (2 ^ 52) then\n    return now, 0, 3, 0\n"));
-        assert!(script.contains("local ALGORITHMS = {"));
-    }
 }

@@ -5,62 +5,30 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use http::request::Parts;
 use tollgate::key;
 
-use super::kind::keys;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 /// A proxy, by which all are counted whose address it does not say.
-pub(crate) const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+pub(super) const PROXY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 
-const SHARED: Option<&str> = Some("ip:10.0.0.1");
+const XFF: &str = "x-forwarded-for";
 
-pub(super) fn listed() -> Kind {
-    let x_forwarded_for = |name, sees| App {
-        name,
-        sees,
-        plain: |client| Spelling::with("x-forwarded-for", [client]),
-        keys: keys([by_hops(), by_nets()]),
-    };
-    let forwarded = |name, sees| App {
-        name,
-        sees,
-        plain: |client| Spelling::with("forwarded", [format!("for=\"{client}\"")]),
-        keys: keys([by_hops().forwarded(), by_nets().forwarded()]),
+pub(super) fn kind() -> Kind {
+    let by_list = |name, sees| app(name, sees, |client| Spelling::with(XFF, [client]), [by_hops(), by_nets()]);
+    let forwarded = |name, sees| {
+        let plain = |client: &str| Spelling::with("forwarded", [format!("for=\"{client}\"")]);
+        app(name, sees, plain, [by_hops().forwarded(), by_nets().forwarded()])
     };
     let apps = vec![
-        x_forwarded_for("the last of X-Forwarded-For", |parts| address(&last(parts, "x-forwarded-for")?)),
-        x_forwarded_for("the last of X-Forwarded-For, however written", |parts| {
-            lenient(&last(parts, "x-forwarded-for")?)
-        }),
-        x_forwarded_for("nginx in front", |parts| {
+        by_list("the last of X-Forwarded-For", |parts| address(&last(parts, XFF)?)),
+        by_list("the last of X-Forwarded-For, however written", |parts| lenient(&last(parts, XFF)?)),
+        by_list("nginx in front", |parts| {
             let seen = lines(parts, "x-seen-by-nginx").next()?;
-            let is_forwarded = parts.headers.contains_key("x-forwarded-for") && seen != "127.0.0.1";
-            if is_forwarded { address(&seen) } else { None }
+            if parts.headers.contains_key(XFF) && seen != "127.0.0.1" { address(&seen) } else { None }
         }),
         forwarded("the last of Forwarded", |parts| address(&node(&last(parts, "forwarded")?)?)),
         forwarded("the last of Forwarded, however written", |parts| lenient(&node(&last(parts, "forwarded")?)?)),
     ];
-    Kind { name: "client_ip", spell, is_routed: false, shared: SHARED, apps }
-}
-
-pub(super) fn single() -> Kind {
-    let app = |name, sees| App {
-        name,
-        sees,
-        plain: |client| Spelling::with("x-real-ip", [client]),
-        keys: keys([by_hops().header("x-real-ip"), by_nets().header("x-real-ip")]),
-    };
-    let apps = vec![
-        app("the address in X-Real-IP", |parts| address(&lines(parts, "x-real-ip").next()?)),
-        app("the address in X-Real-IP, however written", |parts| lenient(&lines(parts, "x-real-ip").next_back()?)),
-    ];
-    let spell = |choices: &mut Choices<'_>| {
-        let lines = choices.lines(|choices| {
-            let one = spelled(choices);
-            choices.spaced(&one).into_bytes()
-        });
-        Spelling::with("x-real-ip", lines)
-    };
-    Kind { name: "client_ip of one header", spell, is_routed: false, shared: SHARED, apps }
+    Kind { name: "client_ip", spell, is_routed: false, shared: Some("ip:10.0.0.1"), apps }
 }
 
 fn by_hops() -> key::ClientIp {
@@ -96,39 +64,32 @@ fn hop(choices: &mut Choices<'_>, is_forwarded: bool) -> String {
 }
 
 fn spelled(choices: &mut Choices<'_>) -> String {
-    const FORMS: &[&str] = &[
-        "203.0.113.7",
-        "203.0.113.7",
-        "203.0.113.7:80",
-        "203.0.113.7:",
+    const IPV4: &[&str] =
+        &["203.0.113.7", "203.0.113.7", "203.0.113.8", "203.0.113.007", "0xcb.0.113.7", "203.0.28935"];
+    const IPV6: &[&str] = &[
         "::ffff:203.0.113.7",
         "::FFFF:CB00:7107",
-        "[::ffff:203.0.113.7]:80",
-        "[::ffff:cb00:7107]",
         "64:ff9b::203.0.113.7",
         "0:0:0:0:0:ffff:203.0.113.7",
-        "203.0.113.007",
-        "0203.0.113.7",
-        "0xcb.0.113.7",
-        "203.0.28935",
-        "\"203.0.113.7\"",
-        "203.0.113.8",
+        "2002:cb00:7107::1",
         "2001:db8::1",
         "2001:DB8:0:0::1",
-        "[2001:db8::1]:443",
-        "2001:db8::1%eth0",
-        "[2001:db8::1%25eth0]",
-        "2001:db8:0:0:0:0:0:1",
-        "unknown",
-        "_hidden",
-        "",
-        "junk",
-        "203.0.113.7.",
-        "2002:cb00:7107::1",
-        "[2001:db8::1",
-        "203.0.113.7%eth0",
     ];
-    choices.pick(FORMS).to_owned()
+    const OTHERS: &[&str] = &["unknown", "_hidden", "", "junk"];
+    const ENDS: &[&str] = &["", "", ":80", ":443", ":", ".", "%eth0", "%25eth0"];
+    let address = match choices.below(8) {
+        0 => return choices.pick(OTHERS).to_owned(),
+        1..=3 => choices.pick(IPV6),
+        _ => choices.pick(IPV4),
+    };
+    let end = choices.pick(ENDS);
+    match choices.below(6) {
+        0 => format!("[{address}]{end}"),
+        1 => format!("[{address}{end}]"),
+        2 => format!("[{address}"),
+        3 => format!("\"{address}\""),
+        _ => format!("{address}{end}"),
+    }
 }
 
 fn lines(parts: &Parts, name: &str) -> impl DoubleEndedIterator<Item = String> {

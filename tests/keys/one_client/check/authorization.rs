@@ -9,14 +9,13 @@ use http::request::Parts;
 use tollgate::key;
 use tonic::metadata::MetadataMap;
 
-use super::kind::keys;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 const NAME: &str = "authorization";
 
 pub(super) fn bearers() -> Kind {
     let bearer = |token: &str| Spelling::with(NAME, [format!("Bearer {token}")]);
-    let app = |name, sees| App { name, sees, plain: bearer, keys: keys([key::bearer()]) };
+    let app = |name, sees| app(name, sees, bearer, [key::bearer()]);
     let apps = vec![
         app("TypedHeader<Authorization<Bearer>>", |parts| {
             Some(parts.headers.typed_get::<Authorization<Bearer>>()?.token().to_owned())
@@ -29,8 +28,7 @@ pub(super) fn bearers() -> Kind {
             let line = lines(parts).collect::<Vec<_>>().join(",");
             line.split(',').find_map(|part| word(part, "bearer"))
         }),
-        app("the exact scheme", |parts| Some(first(parts)?.strip_prefix("Bearer ")?.to_owned())),
-        app("tonic's metadata", |parts| {
+        app("tonic's metadata, by the exact scheme", |parts| {
             let metadata = MetadataMap::from_headers(parts.headers.clone());
             Some(metadata.get(NAME)?.to_str().ok()?.strip_prefix("Bearer ")?.to_owned())
         }),
@@ -40,16 +38,11 @@ pub(super) fn bearers() -> Kind {
 
 pub(super) fn users() -> Kind {
     let plain = |user: &str| Spelling::with(NAME, [format!("Basic {}", STANDARD.encode(format!("{user}:pw")))]);
-    let app = |name, sees| App {
-        name,
-        sees,
-        plain,
-        keys: keys([key::basic_user().plain(), key::basic_user().plain().ignore_case()]),
-    };
-    let cased = |name, sees| App { name, sees, plain, keys: keys([key::basic_user().plain().ignore_case()]) };
+    let cased = || key::basic_user().plain().ignore_case();
+    let app = |name, sees| app(name, sees, plain, [key::basic_user().plain(), cased()]);
     let apps = vec![
         app("TypedHeader<Authorization<Basic>>", typed),
-        cased("TypedHeader<Authorization<Basic>> in lower case", |parts| Some(typed(parts)?.to_ascii_lowercase())),
+        super::app("the same in lower case", |parts| Some(typed(parts)?.to_ascii_lowercase()), plain, [cased()]),
         app("a decoder that skips what is no base64", |parts| user(&after_scheme(&first(parts)?, "basic")?, lenient)),
         app("the same, of the last line", |parts| user(&after_scheme(&last(parts)?, "basic")?, lenient)),
         app("the second word", |parts| user(&word(&first(parts)?, "basic")?, lenient)),

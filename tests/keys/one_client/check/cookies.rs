@@ -7,37 +7,30 @@ use axum_extra::extract::cookie::Cookie;
 use http::header::COOKIE;
 use http::request::Parts;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
-use tollgate::key;
+use tollgate::key::{self, ValueKey};
 
-use super::kind::keys;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 const NAME: &str = "cookie";
 
 pub(super) fn kind() -> Kind {
     let session = || key::cookie("s").plain();
-    let first = |name, sees| App { name, sees, plain: as_it_is, keys: keys([session(), session().first()]) };
-    let last = |name, sees| App { name, sees, plain: as_it_is, keys: keys([session(), session().last()]) };
+    let (first, last) = (|| [session(), session().first()], || [session(), session().last()]);
     let apps = vec![
-        App {
-            name: "CookieJar",
-            sees: jar,
-            plain: encoded,
-            keys: keys([session(), session().last(), key::cookie("s").last()]),
-        },
-        App {
-            name: "CookieJar in lower case",
-            sees: |parts| Some(jar(parts)?.to_ascii_lowercase()),
-            plain: encoded,
-            keys: keys([session().ignore_case(), session().last().ignore_case()]),
-        },
-        App { name: "actix-web", sees: actix, plain: encoded, keys: keys([session(), session().first()]) },
-        first("Go", |parts| go(parts, true)),
-        first("Go, names as they are", |parts| go(parts, false)),
-        first("Express", express),
-        first("Rack", rack),
-        last("Starlette", |parts| starlette(&lines(parts))),
-        last("a server that reads bytes as characters", |parts| starlette(&latin(parts))),
+        app("CookieJar", jar, encoded, [session(), session().last(), key::cookie("s").last()]),
+        app(
+            "CookieJar in lower case",
+            |parts| Some(jar(parts)?.to_ascii_lowercase()),
+            encoded,
+            last().map(ValueKey::ignore_case),
+        ),
+        app("actix-web", actix, encoded, first()),
+        app("Go", |parts| go(parts, true), as_it_is, first()),
+        app("Go, names as they are", |parts| go(parts, false), as_it_is, first()),
+        app("Express", express, as_it_is, first()),
+        app("Rack", rack, as_it_is, first()),
+        app("Starlette", |parts| starlette(&lines(parts)), as_it_is, last()),
+        app("a server that reads bytes as characters", |parts| starlette(&latin(parts)), as_it_is, last()),
     ];
     Kind { name: "cookie", spell, is_routed: false, shared: None, apps }
 }

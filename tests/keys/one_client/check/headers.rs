@@ -2,44 +2,29 @@
 
 use http::HeaderValue;
 use http::request::Parts;
-use tollgate::key;
+use tollgate::key::{self, ValueKey};
 use tonic::metadata::MetadataMap;
 
-use super::kind::keys;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 const NAME: &str = "x-client";
 
 pub(super) fn kind() -> Kind {
-    let (plain, header) = (plain as fn(&str) -> Spelling, || key::header(NAME).plain());
+    let header = || key::header(NAME).plain();
+    let (first, last) = ([header(), header().first()], [header(), header().last()]);
+    let lower = first.clone().map(ValueKey::ignore_case);
     let apps = vec![
-        App {
-            name: "the first line",
-            sees: |parts| parts.headers.get(NAME).map(text),
+        app("the first line", |parts| parts.headers.get(NAME).map(text), plain, first.clone()),
+        app("the last line", last_line, plain, last),
+        app("the first line, as it is", as_it_is, plain, [header(), header().first(), key::header(NAME)]),
+        app("tonic's metadata", metadata, plain, first.clone()),
+        app("lines joined by a proxy", joined, plain, first),
+        app(
+            "the first line in lower case",
+            |parts| Some(text(parts.headers.get(NAME)?).to_ascii_lowercase()),
             plain,
-            keys: keys([header(), header().first()]),
-        },
-        App { name: "the last line", sees: last, plain, keys: keys([header(), header().last()]) },
-        App {
-            name: "the first line, as it is",
-            sees: |parts| Some(parts.headers.get(NAME)?.to_str().ok()?.to_owned()),
-            plain,
-            keys: keys([header(), header().first(), key::header(NAME)]),
-        },
-        App { name: "tonic's metadata", sees: metadata, plain, keys: keys([header(), header().first()]) },
-        App { name: "lines joined by a proxy", sees: joined, plain, keys: keys([header(), header().first()]) },
-        App {
-            name: "the first line in lower case",
-            sees: |parts| parts.headers.get(NAME).map(|value| text(value).to_ascii_lowercase()),
-            plain,
-            keys: keys([header().ignore_case(), header().first().ignore_case()]),
-        },
-        App {
-            name: "the last line in lower case",
-            sees: |parts| last(parts).map(|value| value.to_ascii_lowercase()),
-            plain,
-            keys: keys([header().ignore_case(), header().last().ignore_case()]),
-        },
+            lower,
+        ),
     ];
     Kind { name: "header", spell, is_routed: false, shared: None, apps }
 }
@@ -64,7 +49,11 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes().trim_ascii()).into_owned()
 }
 
-fn last(parts: &Parts) -> Option<String> {
+fn as_it_is(parts: &Parts) -> Option<String> {
+    Some(parts.headers.get(NAME)?.to_str().ok()?.to_owned())
+}
+
+fn last_line(parts: &Parts) -> Option<String> {
     parts.headers.get_all(NAME).iter().next_back().map(text)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::ConnectInfo;
 use futures::FutureExt;
+use http::Request;
 use http::request::Parts;
 use tollgate::key::{Extracted, KeyExtractor};
 
@@ -31,35 +32,34 @@ pub(crate) struct App {
     pub(crate) sees: fn(&Parts) -> Option<String>,
     /// How a client is usually written for it.
     pub(crate) plain: fn(&str) -> Spelling,
+    /// Those that fit it.
     pub(crate) keys: Vec<Arc<dyn KeyExtractor>>,
 }
 
-/// The keys that fit an application.
-pub(crate) fn keys<const N: usize>(keys: [impl KeyExtractor; N]) -> Vec<Arc<dyn KeyExtractor>> {
-    keys.map(|key| Arc::new(key) as Arc<dyn KeyExtractor>).into()
+pub(crate) fn app<const N: usize>(
+    name: &'static str,
+    sees: fn(&Parts) -> Option<String>,
+    plain: fn(&str) -> Spelling,
+    keys: [impl KeyExtractor; N],
+) -> App {
+    App { name, sees, plain, keys: keys.map(|key| Arc::new(key) as Arc<dyn KeyExtractor>).into() }
 }
 
 impl Kind {
-    /// The request that a layer gets, if a server would hand it on.
-    pub(crate) fn receive(&self, spelling: &Spelling) -> Option<Parts> {
-        let mut request = spelling.request()?;
+    /// The head that a layer gets, if a server would hand the request on: all come from one proxy.
+    pub(crate) fn receive(&self, mut request: Request<()>) -> Option<Parts> {
         request.extensions_mut().insert(ConnectInfo(SocketAddr::from((PROXY, 4711))));
         if self.is_routed { at_layer(request) } else { Some(request.into_parts().0) }
     }
 
-    /// What a request is counted by: `None` is what is shared.
+    /// What a request is counted by, `None` is what is shared; an error if there is no key.
     pub(crate) fn key(&self, key: &dyn KeyExtractor, parts: &Parts) -> Result<Option<String>, String> {
-        let found = counted(key, parts)?;
-        Ok(found.filter(|text| self.shared != Some(text.as_str())))
-    }
-}
-
-/// The text of the key, or `None` if it is ambiguous; an error if there is none.
-fn counted(key: &dyn KeyExtractor, parts: &Parts) -> Result<Option<String>, String> {
-    match key.extract(parts).wait().now_or_never() {
-        Some(Extracted::Key(key)) => Ok(Some(key.to_string())),
-        Some(Extracted::Secret(secret)) => Ok(Some(secret.key().to_string())),
-        Some(Extracted::Ambiguous) => Ok(None),
-        other => Err(format!("{other:?}")),
+        let found = match key.extract(parts).wait().now_or_never() {
+            Some(Extracted::Key(key)) => key.to_string(),
+            Some(Extracted::Secret(secret)) => secret.key().to_string(),
+            Some(Extracted::Ambiguous) => return Ok(None),
+            other => return Err(format!("{other:?}")),
+        };
+        Ok(Some(found).filter(|text| self.shared != Some(text.as_str())))
     }
 }

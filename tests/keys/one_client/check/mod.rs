@@ -10,7 +10,6 @@ mod headers;
 mod hosts;
 mod kind;
 mod ledger;
-mod methods;
 mod params;
 mod paths;
 mod queries;
@@ -19,11 +18,9 @@ mod spelling;
 
 #[allow(unused_imports, reason = "the tests and the fuzz target use different ones")]
 pub(crate) use self::{
-    addresses::PROXY,
     choices::Choices,
-    kind::{App, Kind},
-    ledger::{Ledger, Tally},
-    routed::handlers,
+    kind::{App, Kind, app},
+    ledger::Ledger,
     spelling::Spelling,
 };
 
@@ -38,8 +35,6 @@ pub(crate) fn kinds() -> Vec<Kind> {
         hosts::kind(),
         paths::kind(),
         params::kind(),
-        methods::kind(),
-        addresses::listed(),
-        addresses::single(),
+        addresses::kind(),
     ]
 }

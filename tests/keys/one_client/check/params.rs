@@ -8,13 +8,13 @@ use http::request::Parts;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tollgate::key;
 
-use super::kind::keys;
 use super::queries::as_number;
 use super::routed::AtHandler;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain, keys: keys([key::path_param("id")]) };
+    let id = || key::path_param("id");
+    let app = |name, sees| app(name, sees, plain, [id()]);
     let apps = vec![
         app("Path<String>", |parts| extracted::<Path<String>>(parts).map(|Path(id)| id)),
         app("Path<HashMap>", map),
@@ -22,18 +22,13 @@ pub(super) fn kind() -> Kind {
             let is_second = !route(parts)?.starts_with("/n/");
             extracted::<Path<(String, String)>>(parts).filter(|_| is_second).map(|Path((_, id))| id)
         }),
-        App {
-            name: "Path<u64>",
-            sees: |parts| extracted::<Path<u64>>(parts).map(|Path(id)| id.to_string()),
+        super::app("Path<u64>", number, plain, [id().normalize(as_number)]),
+        super::app(
+            "Path<HashMap> in lower case",
+            |parts| Some(map(parts)?.to_ascii_lowercase()),
             plain,
-            keys: keys([key::path_param("id").normalize(as_number)]),
-        },
-        App {
-            name: "Path<HashMap> in lower case",
-            sees: |parts| Some(map(parts)?.to_ascii_lowercase()),
-            plain,
-            keys: keys([key::path_param("id").ignore_case()]),
-        },
+            [id().ignore_case()],
+        ),
         app("RawPathParams, the first", |parts| raw(parts).into_iter().next()),
         app("RawPathParams, the last", |parts| raw(parts).into_iter().next_back()),
         app("MatchedPath and Path", |parts| Some(format!("{} {}", route(parts)?, map(parts)?))),
@@ -68,6 +63,10 @@ fn route(parts: &Parts) -> Option<String> {
 
 fn map(parts: &Parts) -> Option<String> {
     extracted::<Path<HashMap<String, String>>>(parts)?.0.remove("id")
+}
+
+fn number(parts: &Parts) -> Option<String> {
+    extracted::<Path<u64>>(parts).map(|Path(id)| id.to_string())
 }
 
 fn raw(parts: &Parts) -> Vec<String> {

@@ -8,12 +8,11 @@ use http::request::Parts;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use tollgate::key;
 
-use super::kind::keys;
 use super::routed::AtHandler;
-use super::{App, Choices, Kind, Spelling};
+use super::{Choices, Kind, Spelling, app};
 
 pub(super) fn kind() -> Kind {
-    let app = |name, sees| App { name, sees, plain, keys: keys([key::path()]) };
+    let app = |name, sees| app(name, sees, plain, [key::path()]);
     let apps = vec![
         app("the path as it is", |parts| Some(parts.uri.path().to_owned())),
         app("the decoded path", decoded),

@@ -8,24 +8,14 @@ use axum_extra::extract::Query as FormQuery;
 use http::request::Parts;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
-use tollgate::key;
+use serde::de::DeserializeOwned;
+use tollgate::key::{self, ValueKey};
 
-use super::kind::keys;
-use super::{App, Choices, Kind, Spelling};
-
-#[derive(Deserialize)]
-struct One {
-    k: String,
-}
+use super::{Choices, Kind, Spelling, app};
 
 #[derive(Deserialize)]
-struct Perhaps {
-    k: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Number {
-    k: u64,
+struct One<T> {
+    k: T,
 }
 
 #[derive(Deserialize)]
@@ -36,30 +26,28 @@ struct Many {
 
 pub(super) fn kind() -> Kind {
     let k = || key::query("k");
-    let any = |name, sees| App { name, sees, plain, keys: keys([k(), k().first(), k().last()]) };
-    let first = |name, sees| App { name, sees, plain, keys: keys([k(), k().first()]) };
-    let last = |name, sees| App { name, sees, plain, keys: keys([k(), k().last()]) };
+    let (first, last) = (|| [k(), k().first()], || [k(), k().last()]);
+    let any = || [k(), k().first(), k().last()];
     let apps = vec![
-        last("Query<HashMap>", map),
-        App {
-            name: "Query<HashMap> in lower case",
-            sees: |parts| Some(map(parts)?.to_ascii_lowercase()),
+        app("Query<HashMap>", map, plain, last()),
+        app(
+            "Query<HashMap> in lower case",
+            |parts| Some(map(parts)?.to_ascii_lowercase()),
             plain,
-            keys: keys([k().ignore_case(), k().last().ignore_case()]),
-        },
-        any("Query<struct>", |parts| Some(Query::<One>::try_from_uri(&parts.uri).ok()?.0.k)),
-        any("Query<struct> of an option", |parts| Query::<Perhaps>::try_from_uri(&parts.uri).ok()?.0.k),
-        any("Query<struct> of axum-extra", |parts| Some(FormQuery::<One>::try_from_uri(&parts.uri).ok()?.0.k)),
-        App {
-            name: "Query<struct> of a number",
-            sees: |parts| Some(Query::<Number>::try_from_uri(&parts.uri).ok()?.0.k.to_string()),
+            last().map(ValueKey::ignore_case),
+        ),
+        app("Query<struct>", one::<String>, plain, any()),
+        app("Query<struct> of an option", |parts| one::<Option<String>>(parts)?, plain, any()),
+        app(
+            "Query<struct> of a number",
+            |parts| Some(one::<u64>(parts)?.to_string()),
             plain,
-            keys: keys([key::query("k").normalize(as_number), key::query("k").last().normalize(as_number)]),
-        },
-        first("the first of axum-extra", |parts| many(parts).into_iter().next()),
-        last("the last of axum-extra", |parts| many(parts).into_iter().next_back()),
-        first("the first, `;` too", |parts| by_either(parts).into_iter().next()),
-        last("the last, `;` too", |parts| by_either(parts).into_iter().next_back()),
+            last().map(|key| key.normalize(as_number)),
+        ),
+        app("the first of axum-extra", |parts| many(parts).into_iter().next(), plain, first()),
+        app("the last of axum-extra", |parts| many(parts).into_iter().next_back(), plain, last()),
+        app("the first, `;` too", |parts| by_either(parts).into_iter().next(), plain, first()),
+        app("the last, `;` too", |parts| by_either(parts).into_iter().next_back(), plain, last()),
     ];
     Kind { name: "query", spell, is_routed: false, shared: None, apps }
 }
@@ -79,21 +67,8 @@ fn spell(choices: &mut Choices<'_>) -> Spelling {
 
 fn pair(choices: &mut Choices<'_>) -> String {
     let name = choices.pick(&["k", "k", "k", "k", "K", "x", "k[]", "k.x"]);
-    let value = choices.pick(&[
-        "REAL",
-        "REAL",
-        "Other",
-        "RE+AL",
-        "",
-        "caf%C3%A9",
-        "a=b",
-        "%26k%3DREAL",
-        "a;b",
-        "%00",
-        "7",
-        "07",
-        "%2B7",
-    ]);
+    let words = ["REAL", "REAL", "Other", "RE+AL", "", "a=b", "a;b", "%00", "7", "07", "%2B7"];
+    let value = if choices.one_in(6) { choices.pick(&["caf%C3%A9", "%26k%3DREAL"]) } else { choices.pick(&words) };
     let value = if value.contains('%') { value.to_owned() } else { choices.encoded(value) };
     let (name, value) = (choices.encoded(name), choices.cased(&value));
     format!("{name}{}{value}", choices.pick(&["=", "=", "=", "==", "", "%3D", "=+"]))
@@ -107,6 +82,10 @@ pub(super) fn as_number(text: &[u8]) -> Cow<'_, [u8]> {
 
 fn plain(client: &str) -> Spelling {
     Spelling::get(format!("/?k={}", utf8_percent_encode(client, NON_ALPHANUMERIC)))
+}
+
+fn one<T: DeserializeOwned>(parts: &Parts) -> Option<T> {
+    Some(Query::<One<T>>::try_from_uri(&parts.uri).ok()?.0.k)
 }
 
 fn map(parts: &Parts) -> Option<String> {

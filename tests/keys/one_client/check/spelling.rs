@@ -32,10 +32,6 @@ impl Spelling {
         Self { lines, ..Self::get("/") }
     }
 
-    pub(crate) fn by(method: impl Into<String>) -> Self {
-        Self { method: method.into(), ..Self::get("/") }
-    }
-
     /// The request, if there can be one.
     pub(crate) fn request(&self) -> Option<Request<()>> {
         let mut request = Request::builder().method(self.method.as_str()).uri(self.target.as_str()).body(()).ok()?;

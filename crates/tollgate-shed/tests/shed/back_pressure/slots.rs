@@ -2,48 +2,52 @@
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use tokio::time::{Instant, sleep, timeout};
-use tollgate::{Limiter, Quota, RedisStore, Rule};
+use tokio::time::{Instant, sleep};
+use tollgate::test_util::{FailingStore, ManualClock};
+use tollgate::{Limiter, Quota, Rule};
 use tollgate_shed::BackPressureLayer;
-use tollgate_test::Recorded;
+use tollgate_test::{Recorded, RecordingStore};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use super::{SECOND, key, left, limiter};
-use crate::server::RedisServer;
+use super::{SECOND, key, left, limiter, memory};
 
-#[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_slot_wakes_when_a_call_ends() {
-    let (limiter, store) = limiter(Quota::concurrency(1));
-    let layer = BackPressureLayer::new(limiter, key());
+/// Has five calls of a second in turn over one slot, of a store that takes so long; returns what it was called for.
+async fn in_turn(delay: Duration) -> Vec<Recorded> {
+    let slow = FailingStore::new(memory(&ManualClock::paused()));
+    slow.delay(delay);
+    let store = RecordingStore::new(slow);
+    let layer = BackPressureLayer::new(Limiter::new(store.clone(), [Rule::new("mail", Quota::concurrency(1))]), key());
     let work = service_fn(async |time| {
         sleep(time).await;
         Ok::<_, Infallible>(())
     });
     let start = Instant::now();
-    let workers: Vec<_> = (1..=5)
-        .map(|number| {
-            let mut service = layer.layer(work);
-            tokio::spawn(async move {
-                service.ready().await.unwrap().call(SECOND / 4).await.unwrap();
-                (number, start.elapsed())
-            })
-        })
-        .collect();
-    for worker in workers {
-        let (number, time) = worker.await.unwrap();
-        // The timer's grain is a millisecond.
-        let late = time.checked_sub(number * SECOND / 4).expect("no call begins before another has ended");
-        assert!(late <= SECOND / 100, "{number}: {time:?}");
+    let workers = (1..=5).map(|number| {
+        let mut service = layer.layer(work);
+        async move {
+            service.ready().await.unwrap().call(SECOND).await.unwrap();
+            let late = start.elapsed().checked_sub(number * SECOND).expect("no call begins before another has ended");
+            // The timer's grain is a millisecond.
+            assert!(late <= number * (4 * delay + SECOND / 500), "{number}: {late:?} late");
+        }
+    });
+    join_all(workers).await;
+    store.take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_slot_wakes_when_a_call_ends_also_where_the_store_takes_a_while() {
+    for delay in [Duration::ZERO, SECOND / 100] {
+        let calls = in_turn(delay).await;
+        let decides = calls.iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
+        let is_empty = |call: &Recorded| matches!(call, Recorded::Settle(_, changes) if changes.is_empty());
+        assert!(!calls.iter().any(is_empty), "what stays taken is not settled");
+        assert!(decides <= 10, "each is refused once at most: {decides}");
     }
-    let calls = store.take();
-    let decides = calls.iter().filter(|call| matches!(call, Recorded::Decide(_))).count();
-    let is_empty = |call: &Recorded| matches!(call, Recorded::Settle(_, changes) if changes.is_empty());
-    assert!(!calls.iter().any(is_empty), "what stays taken is not settled");
-    assert!(decides <= 10, "each is refused once at most: {decides}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -76,41 +80,4 @@ async fn a_service_that_panics_frees_its_slot() {
         assert!(one.await.expect_err("it panics").is_panic());
     }
     assert_eq!(left(&limiter).await, 1);
-}
-
-#[tokio::test]
-async fn on_redis_no_more_calls_are_in_progress_than_there_are_slots_and_all_are_made() {
-    let server = RedisServer::start();
-    let store =
-        RedisStore::builder().timeout(10 * SECOND).connect(&server.url()).await.expect("the server was started");
-    let limiter = Limiter::new(store, [Rule::new("slots", Quota::concurrency(3))]);
-    let layer = BackPressureLayer::new(limiter.clone(), key());
-    let (running, most) = (&AtomicU32::new(0), &AtomicU32::new(0));
-    let workers = (0..10).map(|_| {
-        let work = service_fn(move |(): ()| async move {
-            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            // The first ones go on once all slots are taken, however slow the store is.
-            while most.load(Ordering::SeqCst) < 3 {
-                sleep(SECOND / 1_000).await;
-            }
-            sleep(SECOND / 200).await;
-            running.fetch_sub(1, Ordering::SeqCst);
-            Ok::<_, Infallible>(())
-        });
-        let mut service = layer.layer(work);
-        async move {
-            for _ in 0..5 {
-                service.ready().await.unwrap().call(()).await.unwrap();
-            }
-        }
-    });
-    // The slots of 50 calls in turn are free at once: without that each is a pause of a second.
-    timeout(10 * SECOND, join_all(workers)).await.expect("none waits for ever");
-    assert_eq!(most.load(Ordering::SeqCst), 3);
-    let free = async {
-        while left(&limiter).await != 3 {
-            sleep(SECOND / 1_000).await;
-        }
-    };
-    timeout(10 * SECOND, free).await.expect("all slots are free again");
 }

@@ -93,10 +93,6 @@ impl Table {
         (self.shared.loads.load(Ordering::SeqCst), self.shared.commits.load(Ordering::SeqCst))
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.rows().values().filter(|(_, state)| state.is_some()).count()
-    }
-
     fn rows(&self) -> MutexGuard<'_, BTreeMap<StateId, Row>> {
         self.shared.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }

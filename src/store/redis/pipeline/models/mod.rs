@@ -360,31 +360,14 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     }
 }
 
-/// What a caller does, and what it is told unless it leaves.
-type Caller = fn(Asking) -> Told;
-
-/// Nothing, if it has left.
-type Told = Option<Result<JobReply, NoReply>>;
-
-/// Waits for the reply.
-#[allow(clippy::unnecessary_wraps, reason = "who leaves has none")]
-fn waits(asking: Asking) -> Told {
-    Some(block_on(asking))
-}
-
-/// Asks, and leaves.
-fn leaves(mut asking: Asking) -> Told {
-    poll(&mut asking);
-    None
-}
-
 /// Polls once, and will not be woken.
 fn poll(asking: &mut Asking) {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(Pin::new(asking).poll(&mut cx).is_pending());
 }
 
-/// Callers, a task, and connections.
+/// Two callers, a task, and connections.
+#[derive(Clone, Copy)]
 struct Model {
     /// The most switches away from threads that could go on.
     switches: usize,
@@ -395,41 +378,46 @@ struct Model {
     turns: usize,
     batch_size: usize,
     in_flight: usize,
-    /// What the first caller does, and the second.
-    callers: [Caller; 2],
-    /// Whether the first one has asked before all others run.
+    /// Whether the first caller has asked before all others run.
     is_early: bool,
-    /// How many requests the second one has, one after the other.
+    /// How many requests the second one has, one after the other, and whether it leaves them.
     requests: u8,
+    leaves: bool,
 }
 
-/// What callers were told in all orders together.
-#[derive(Default)]
-struct Counts {
-    replies: AtomicUsize,
-    errors: AtomicUsize,
-}
+/// Callers that wait, and a connection that is only used.
+const USED: Model = Model {
+    switches: 2,
+    takes: &[Takes::All],
+    event: Event::Nothing,
+    turns: 0,
+    batch_size: 100,
+    in_flight: 1,
+    is_early: false,
+    requests: 1,
+    leaves: false,
+};
+
+/// A connection that is lost, and the next one.
+const LOST: Model = Model { takes: &[Takes::All, Takes::All], ..USED };
+
+/// The same, where the first one takes nothing of what was asked before.
+const UNSENT: Model = Model { takes: &[Takes::Nothing, Takes::All], is_early: true, ..USED };
 
 impl Model {
-    /// Two callers that wait, and a connection that is only used.
-    fn new(switches: usize) -> Self {
-        let (takes, event, turns, batch_size, in_flight) = (&[Takes::All][..], Event::Nothing, 0, 100, 1);
-        let (callers, is_early, requests) = ([waits as Caller; 2], false, 1);
-        Self { switches, takes, event, turns, batch_size, in_flight, callers, is_early, requests }
-    }
-
     /// Tries it in all orders. Returns the numbers of replies and of errors.
     fn explore(self) -> (usize, usize) {
-        let told = Arc::new(Counts::default());
+        let told = Arc::new([const { AtomicUsize::new(0) }; 2]);
         let mut builder = Builder::new();
         builder.preemption_bound = Some(self.switches);
         let counts = Arc::clone(&told);
         builder.check(move || self.run(&counts));
-        (told.replies.load(Ordering::Relaxed), told.errors.load(Ordering::Relaxed))
+        let [replies, errors] = &*told;
+        (replies.load(Ordering::Relaxed), errors.load(Ordering::Relaxed))
     }
 
-    fn run(&self, told: &Counts) {
-        let Self { event, turns, batch_size, in_flight, callers, .. } = *self;
+    fn run(&self, [replies, errors]: &[AtomicUsize; 2]) {
+        let Self { event, turns, batch_size, in_flight, leaves, .. } = *self;
         let pipe = Arc::new(Pipe::new(Arc::new(Settings { batch_size, in_flight }), Arc::new(Handed::default())));
         let sockets: VecDeque<_> = self.takes.iter().map(|takes| Arc::new(Socket::new(*takes))).collect();
         let mut others = sockets.clone();
@@ -448,37 +436,31 @@ impl Model {
         let mut task = ModelTask { pipe: Arc::clone(&pipe), socket, others, event, turn: turns };
         let task = thread::spawn(move || block_on(poll_fn(|cx| task.work(cx))));
         let second = thread::spawn(move || {
-            seconds.iter_mut().skip(1).for_each(poll);
-            seconds.into_iter().map(callers[1]).collect::<Vec<_>>()
+            seconds.iter_mut().skip(usize::from(!leaves)).for_each(poll);
+            if leaves { Vec::new() } else { seconds.into_iter().map(block_on).collect() }
         });
-        let mut results = vec![callers[0](first)];
+        let mut results = vec![block_on(first)];
         results.extend(second.join().expect("it does not panic"));
         pipe.lock().is_last = true;
         pipe.wake();
         task.join().expect("it does not panic");
         let received: Vec<_> = sockets.iter().flat_map(|socket| socket.received()).collect();
+        let times = |number| received.iter().filter(|other| **other == number).count();
+        assert!((0..=i64::from(self.requests)).all(|number| times(number) <= 1), "{received:?}");
         for (number, result) in (0..).zip(results) {
-            let times = received.iter().filter(|other| **other == number).count();
             match result {
-                Some(Ok(JobReply::Command(Value::Int(reply)))) => {
-                    assert_eq!((reply, times), (number, 1));
-                    told.replies.fetch_add(1, Ordering::Relaxed);
+                Ok(JobReply::Command(Value::Int(reply))) => {
+                    assert_eq!((reply, times(number)), (number, 1));
+                    replies.fetch_add(1, Ordering::Relaxed);
                 }
-                Some(Err(NoReply { error, late: None, refused: None })) => {
+                Err(NoReply { error, late: None, refused: None }) => {
                     // One whose server has ended may be lost on its way.
-                    let is_sent = times == 1 || !matches!(self.event, Event::IsReplaced);
-                    assert!(times <= 1 && is_sent, "it failed, and was sent {times} times: {error}");
-                    told.errors.fetch_add(1, Ordering::Relaxed);
+                    assert!(times(number) == 1 || !matches!(self.event, Event::IsReplaced), "it was not sent: {error}");
+                    errors.fetch_add(1, Ordering::Relaxed);
                 }
-                None => assert!(times <= 1, "it was sent {times} times"),
                 _ => panic!("it is late, refused, or of another"),
             }
         }
-        self.is_empty(&pipe);
-    }
-
-    /// Asserts that nothing is left in the queue.
-    fn is_empty(&self, pipe: &Pipe) {
         let mut queue = pipe.lock();
         assert!(queue.is_idle());
         (queue.line, queue.end) = (Line::Connecting, None);
@@ -490,79 +472,53 @@ impl Model {
     }
 }
 
-/// Whoever writes when: no request waits for ever with nothing in flight.
 #[test]
-fn each_of_two_callers_has_its_reply() {
-    let (_, errors) = Model::new(3).explore();
-    assert_eq!(errors, 0);
-}
-
-/// A caller writes for others once, and leaves the rest to the task.
-#[test]
-fn each_of_three_requests_has_its_reply() {
-    for in_flight in [1, 2] {
-        let (_, errors) = Model { requests: 2, batch_size: 1, in_flight, ..Model::new(2) }.explore();
-        assert_eq!(errors, 0);
+fn each_request_has_its_reply_whoever_writes_when() {
+    let three = Model { requests: 2, batch_size: 1, ..USED };
+    for (name, model) in [
+        ("two callers", Model { switches: 3, ..USED }),
+        ("a caller that writes for others once, and leaves the rest to the task", three),
+        ("the same with two rounds in flight", Model { in_flight: 2, ..three }),
+        ("what the socket does not take is written by the task", Model { takes: &[Takes::Little], ..USED }),
+    ] {
+        assert_eq!(model.explore().1, 0, "errors: {name}");
     }
-}
-
-/// While some of a command is left, nobody else writes.
-#[test]
-fn what_the_socket_does_not_take_is_written_by_the_task() {
-    let (_, errors) = Model { takes: &[Takes::Little], ..Model::new(2) }.explore();
-    assert_eq!(errors, 0);
 }
 
 #[test]
 fn one_who_leaves_holds_up_nobody() {
-    let (_, errors) = Model { callers: [waits, leaves], ..Model::new(3) }.explore();
-    assert_eq!(errors, 0);
+    assert_eq!(Model { leaves: true, switches: 3, ..USED }.explore().1, 0);
+}
+
+#[test]
+fn what_surely_was_not_sent_is_sent_on_the_next_connection() {
+    for (name, model) in [
+        ("the task gives up the first one", Model { event: Event::IsReplaced, ..UNSENT }),
+        ("with two rounds in flight", Model { event: Event::IsReplaced, in_flight: 2, ..UNSENT }),
+        ("when it has tried", Model { event: Event::IsReplaced, turns: 1, ..UNSENT }),
+        ("the server ends it", Model { event: Event::Ends, ..UNSENT }),
+        ("it had ended while nothing was in flight", Model { takes: &[Takes::Ended, Takes::All], ..UNSENT }),
+    ] {
+        assert_eq!(model.explore().1, 0, "errors: {name}");
+    }
 }
 
 /// Who has not launched yet waits for the next connection; who has is told of the loss, and is not sent again.
 #[test]
-fn a_connection_that_is_replaced_under_writers_leaves_none_waiting() {
+fn a_connection_that_is_lost_under_writers_leaves_none_waiting() {
     for turns in [0, 1] {
-        let takes = &[Takes::All, Takes::All];
-        let (replies, errors) = Model { takes, event: Event::IsReplaced, turns, ..Model::new(2) }.explore();
-        assert!(replies > 0 && errors > 0, "{replies} replies, {errors} errors");
+        for event in [Event::IsReplaced, Event::Ends] {
+            let (replies, errors) = Model { event, turns, ..LOST }.explore();
+            assert!(replies > 0 && errors > 0, "{event:?} before turn {turns}: {replies} replies, {errors} errors");
+        }
     }
-}
-
-/// The server may end the connection before it is written to, or when it has taken a request.
-#[test]
-fn a_connection_that_ends_under_writers_leaves_none_waiting() {
-    for turns in [0, 1] {
-        let takes = &[Takes::All, Takes::All];
-        let (replies, errors) = Model { takes, event: Event::Ends, turns, ..Model::new(2) }.explore();
-        assert!(replies > 0 && errors > 0, "{replies} replies, {errors} errors");
-    }
-}
-
-/// Nothing of the first request was taken, also when the task has tried, and the second one waits behind it.
-#[test]
-fn what_surely_was_not_sent_is_sent_on_the_next_connection() {
-    for (event, in_flight, turns) in
-        [(Event::IsReplaced, 1, 0), (Event::IsReplaced, 2, 0), (Event::IsReplaced, 1, 1), (Event::Ends, 1, 0)]
-    {
-        let takes = &[Takes::Nothing, Takes::All];
-        let (_, errors) = Model { takes, event, turns, in_flight, is_early: true, ..Model::new(2) }.explore();
-        assert_eq!(errors, 0);
-    }
-}
-
-/// Whoever writes first looks before.
-#[test]
-fn a_connection_that_has_ended_while_nothing_was_in_flight_costs_no_request() {
-    let (_, errors) = Model { takes: &[Takes::Ended, Takes::All], is_early: true, ..Model::new(2) }.explore();
-    assert_eq!(errors, 0);
 }
 
 /// A caller that writes finds out from the queue, before or after the write.
 #[test]
 fn the_end_of_the_runtime_leaves_none_waiting() {
     for turns in [0, 1] {
-        let (replies, errors) = Model { event: Event::Stops, turns, ..Model::new(3) }.explore();
+        let (replies, errors) = Model { event: Event::Stops, turns, switches: 3, ..USED }.explore();
         assert!((replies > 0 || turns == 0) && errors > 0, "{replies} replies, {errors} errors");
     }
 }
