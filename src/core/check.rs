@@ -10,8 +10,8 @@ use super::{Ban, Key, PolicyName, Quota};
 
 /// The address of one counter: a policy, a key, and the quota that applies.
 ///
-/// Cheap to clone: clones share the name and the quota. Two quotas with the same algorithm and window, or calendar, share
-/// the state of the counter, whatever their limits, so a changed limit keeps the units used.
+/// Cheap to clone: clones share the name and the quota. Two quotas with the same algorithm and window, or calendar,
+/// share the state of the counter, whatever their limits, so a changed limit keeps the units used.
 ///
 /// # Examples
 ///

@@ -77,8 +77,8 @@ impl Error {
         self
     }
 
-    /// Returns the same error for another of the callers whose call failed: for the circuit breaker and in metrics it is one
-    /// failure, however many callers have it.
+    /// Returns the same error for another of the callers whose call failed: for the circuit breaker and in metrics it
+    /// is one failure, however many callers have it.
     #[must_use]
     pub fn shared(&self) -> Self {
         let call = OnceLock::from(*self.call.get_or_init(CallId::new));

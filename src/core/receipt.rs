@@ -31,7 +31,8 @@ impl StoreId {
     }
 }
 
-/// The proof of the units that one decision took, and where; [`Store::settle`](crate::store::Store::settle) consumes it.
+/// The proof of the units that one decision took, and where; [`Store::settle`](crate::store::Store::settle) consumes
+/// it.
 ///
 /// It is not `Clone`, because units can be refunded only once. The units of a dropped receipt stay taken.
 ///

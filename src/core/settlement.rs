@@ -44,8 +44,8 @@ pub enum Change {
     ///
     /// Only slots of [`Quota::concurrency`](crate::Quota::concurrency) are renewed. Other counters do not change.
     Renew(u64),
-    /// Counts a strike against the key, which may begin a [ban](Ban) of it: a failure that is found later. Units stay as
-    /// they are.
+    /// Counts a strike against the key, which may begin a [ban](Ban) of it: a failure that is found later. Units stay
+    /// as they are.
     Strike(Ban),
     /// Lifts the ban of the key: its strikes, and the lengths of its last bans, are forgotten too. Units stay as they
     /// are.

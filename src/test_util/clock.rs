@@ -125,8 +125,8 @@ impl ManualClock {
 
     /// Moves the clock forward.
     ///
-    /// A clock by [`paused`](Self::paused) moves tokio's time as well. Timers that have become due fire when the test next
-    /// waits for anything, for example for [`tokio::task::yield_now`].
+    /// A clock by [`paused`](Self::paused) moves tokio's time as well. Timers that have become due fire when the test
+    /// next waits for anything, for example for [`tokio::task::yield_now`].
     ///
     /// # Panics
     ///

@@ -17,8 +17,8 @@
 //! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](tollgate::Quota::slot_ttl) | `"30s"` |
 //! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](tollgate::Quota::max_hold) | `"1h"` |
 //! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
-//! | `min_cost` | with a cost by a header: the least that a request takes, whatever the header says; 0 only if no client can write it | 1 |
-//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; denials by an inner layer are neither: see [`Count`](tollgate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but what a layer inside refused: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
+//! | `min_cost` | with a cost by a header: the least units of a request, with any header value; 0 only if no client can write it | 1 |
+//! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; denials by an inner layer are neither: see [`Count`](tollgate::policy::Count#requests-that-are-refused-inside)), `"served"` (all but denials by an inner layer: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](tollgate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |
 //! | `methods` | the policy applies to these methods only, of RFC 9110 and PATCH; GET covers HEAD, too | all |
 //! | `routes` | the policy applies to these route templates only, as axum 0.8 has them: `"/users/{id}"`, `"/files/{*path}"` | all |
@@ -43,7 +43,7 @@
 //! `missing_key = "deny"` denies it with 400, and so does a policy with a `ban`. Otherwise all such requests share one
 //! counter. White space around the value of a header is ignored everywhere.
 //!
-//! **Who sets those headers?** Clients send what they like: a low cost, a tier, a priority. Where `cost`, `critical` or
+//! **Who sets those headers?** Clients may send anything: a low cost, a tier, a priority. Where `cost`, `critical` or
 //! `tiers` read a header, a proxy or layer before this layer must set or remove it.
 //!
 //! ## Keys
@@ -82,7 +82,7 @@
 //!
 //! # `[server]`
 //!
-//! | field | what it holds | default |
+//! | field | value | default |
 //! | --- | --- | --- |
 //! | `trusted_proxies` | CIDRs and addresses of the proxies that are trusted to name the client's address | none |
 //! | `trusted_hops` | instead: how many proxies there are before the server, 0 to 64 | 0 |

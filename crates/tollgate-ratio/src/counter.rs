@@ -159,7 +159,7 @@ impl RatioCounter {
         }
     }
 
-    /// Returns `true` if one of `live` processes must report it, instead of a sample.
+    /// Returns `true` if one of `live` processes must report this counter exactly instead of sampling it.
     pub(super) fn is_exact(&self, live: u64, now: Instant) -> bool {
         let is_hot = self.is_known(now) && 2.0 * float(self.totals[0] + self.totals[1]) >= self.rate;
         is_hot || float(self.last()) > self.threshold(live)

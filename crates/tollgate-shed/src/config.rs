@@ -192,8 +192,8 @@ fn is_route(parts: &Parts, routes: &[String]) -> bool {
     matched.is_some_and(|matched| routes.iter().any(|route| normal(route) == normal(matched.as_str())))
 }
 
-/// Leaves at most one slash at the end, because the root of a nested service has one or two, like the request has none
-/// or one, and is one route.
+/// Leaves at most one slash at the end: the root of a nested service has one or two, depending on whether the request
+/// has none or one, and is a single route.
 fn normal(mut template: &str) -> &str {
     while let Some(shorter) = template.strip_suffix('/').filter(|shorter| shorter.ends_with('/')) {
         template = shorter;

@@ -15,9 +15,9 @@
 //! since. The stamp of a leaky bucket is the end of its slots: a refund releases only the last slots in the queue,
 //! because no later request moves up. A charge adds up to a level of twice the capacity.
 //!
-//! A level below [`EXACT`] is a [`CounterState::Level`] whatever the capacity, so a limit may change from one side to the
-//! other. In `lua/wide.lua` a larger level is split into units and the parts beyond them. Times are cut to the last one
-//! before [`NEVER`].
+//! A level below [`EXACT`] is a [`CounterState::Level`] whatever the capacity, so a limit may change from one side to
+//! the other. In `lua/wide.lua` a larger level is split into units and the parts beyond them. Times are cut to the last
+//! one before [`NEVER`].
 
 use std::ops::{Add, Sub};
 

@@ -95,7 +95,7 @@ fn live(cohorts: &[Cohort], time: u64, life: u64) -> &[Cohort] {
     &cohorts[idle..]
 }
 
-/// Returns the time of the cohort whose end frees `enough` slots. `taken` is the last cohort.
+/// Returns the time of the cohort whose end frees `enough` slots. The `taken` slots end last.
 fn leaves(cohorts: &[Cohort], taken: (u64, u64), enough: u64) -> u64 {
     let mut left = 0;
     let first = cohorts.iter().find(|cohort| {

@@ -4,9 +4,9 @@
 //! a mirror in `lua/` with the same variables and the same order of statements. The two buckets share a file. All times
 //! are ticks of the quota, no result is above 2^52, and no function here reads a clock.
 //!
-//! From a [`QuotaParams`] (the quota in ticks and units), the stored [`CounterState`], the time, a cost and a floor, each algorithm
-//! computes a [`Step`]: whether the cost fits, the remaining units, the wait, and the next state, which the caller
-//! keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact. It results in
+//! From a [`QuotaParams`] (the quota in ticks and units), the stored [`CounterState`], the time, a cost and a floor,
+//! each algorithm computes a [`Step`]: whether the cost fits, the remaining units, the wait, and the next state, which
+//! the caller keeps if the request as a whole is allowed. An [`Adjustment`] is a change after the fact. It results in
 //! [`Adjusted`].
 //!
 //! | algorithm | counted, at a time | a refund releases |

@@ -1,7 +1,7 @@
 //! Sliding window counter: the count of the aligned window, plus the share of the previous count that the sliding
 //! window still covers.
 //!
-//! State: the last time seen, the count of its window, and the count of the window before. Counted are
+//! State: the last time seen, the count of its window, and the count of the window before. The counted units are
 //! `floor(previous * (window - elapsed) / window) + count`.
 //!
 //! A request fits if that, its cost and its floor are at most `limit`. The count is exact if the requests of the window

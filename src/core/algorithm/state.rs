@@ -1,11 +1,11 @@
-//! Rules, states, steps and adjustments, which the algorithms read and return.
+//! Quota parameters, states, steps and adjustments, which the algorithms read and return.
 //!
-//! A [`QuotaParams`] is made from a quota that was checked when it was built, so the algorithms need no checks for overflow.
-//! Costs and changes are set by requests and are cut to [`MAX_UNITS`].
+//! A [`QuotaParams`] is made from a quota that was checked when it was built, so the algorithms need no checks for
+//! overflow. Costs and changes are set by requests and are cut to [`MAX_UNITS`].
 //!
-//! Stores keep a [`CounterState`] without reading it, and pass it with the next check. A state more than a window ahead of the
-//! clock is set aside, because it would deny for longer than any state may matter. Up to a window ahead, time stands
-//! still until the clock has caught up, so a clock that steps back neither refills nor rewinds.
+//! Stores keep a [`CounterState`] without reading it, and pass it with the next check. A state more than a window ahead
+//! of the clock is set aside, because it would deny for longer than any state may matter. Up to a window ahead, time
+//! stands still until the clock has caught up, so a clock that steps back neither refills nor rewinds.
 
 use crate::core::Change;
 use crate::core::calendar::Window;
