@@ -202,6 +202,10 @@ fn slots() -> Vec<Table> {
             // The clock steps back.
             denies(10 * S, 1, 0, S, 85 * S).guessed(),
             admits(10 * S - 1, 1, 4, 45 * S),
+            // A slot lasts as long as one of the latest time would, even if none of these is left.
+            admits(50 * S, 1, 3, 45 * S),
+            adjusts(50 * S, Refund(9), 2),
+            admits(20 * S, 1, 4, 75 * S),
         ],
     )]
 }
