@@ -227,11 +227,11 @@ pub(crate) fn kept(checks: &[Check]) -> Checks {
 ///
 /// ```
 /// use tollgate::store::Mode;
-/// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams};
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
-/// let limiter = Limiter::new(MemoryStore::new(), [QuotaParams::new("mail", Quota::per_hour(1)).shadow()]);
+/// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1)).shadow()]);
 /// let ada = Key::new("user", "ada");
 /// limiter.check(&ada).await?;
 ///

@@ -57,11 +57,11 @@ use super::{Check, Error, Mode};
 /// # Examples
 ///
 /// ```
-/// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams, Source};
+/// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule, Source};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), tollgate::Error> {
-/// let rules = [QuotaParams::new("minute", Quota::per_minute(2)), QuotaParams::new("hour", Quota::per_hour(100))];
+/// let rules = [Rule::new("minute", Quota::per_minute(2)), Rule::new("hour", Quota::per_hour(100))];
 /// let limiter = Limiter::new(MemoryStore::new(), rules);
 /// let ada = Key::new("user", "ada");
 ///

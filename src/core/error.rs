@@ -25,7 +25,7 @@ use crate::core::call::CallId;
 ///
 /// let error = Quota::try_per_minute(0).expect_err("0 is not allowed");
 /// assert!(error.is_invalid());
-/// assert_eq!(error.to_string(), "limit 0 admits nothing: give at least 1");
+/// assert_eq!(error.to_string(), "limit 0 admits nothing: at least 1 is needed");
 /// ```
 pub struct Error {
     kind: Kind,
@@ -199,11 +199,11 @@ impl Error {
     ///
     /// ```
     /// use std::time::Duration;
-    /// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams};
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let limiter = Limiter::new(MemoryStore::new(), [QuotaParams::new("mail", Quota::per_hour(1))]);
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
     /// let (ada, timeout) = (Key::new("user", "ada"), Duration::from_secs(1));
     /// let (_decision, _slots) = limiter.until_ready(&ada, timeout).await?;
     ///

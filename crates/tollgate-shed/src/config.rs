@@ -54,7 +54,7 @@ use crate::{Class, FleetShedLayer};
 /// # let _ = layer;
 ///
 /// let error = FleetConfig::from_toml("[fleet]\nlimit = 0\nreserve = 0.2").expect_err("it admits nothing");
-/// assert_eq!(error.to_string(), "line 2: limit 0 admits nothing: give at least 1 (column 9)");
+/// assert_eq!(error.to_string(), "line 2: limit 0 admits nothing: at least 1 is needed (column 9)");
 /// # Ok::<(), tollgate::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]

@@ -376,11 +376,11 @@ impl Outcome {
     /// # Examples
     ///
     /// ```
-    /// use tollgate::{Key, Limiter, MemoryStore, Quota, QuotaParams};
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), tollgate::Error> {
-    /// let limiter = Limiter::new(MemoryStore::new(), [QuotaParams::new("mail", Quota::per_hour(1))]);
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(1))]);
     /// let decision = limiter.check(&Key::new("user", "ada")).await?;
     /// let last = &decision.outcomes()[0];
     /// assert!(last.retry_after().is_none() && last.wait().is_some_and(|wait| !wait.is_zero()));

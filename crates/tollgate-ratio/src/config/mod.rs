@@ -43,7 +43,7 @@ const MAX_KEYS: usize = 10_000_000;
 /// # let _ = store;
 ///
 /// let error = RatioConfig::from_toml("[ratios]\nshards = 17").expect_err("they are too many");
-/// assert_eq!(error.to_string(), "line 2: 17 shards are not allowed: give 1 to 16 (column 10)");
+/// assert_eq!(error.to_string(), "line 2: 17 shards are not allowed: allowed are 1 to 16 (column 10)");
 /// # Ok(())
 /// # }
 /// ```
