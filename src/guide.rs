@@ -4,75 +4,75 @@
 //! | --- | --- |
 //! | start | [your first limit](first_limit) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
-//! | put it in place | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
+//! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
 //! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [metrics], [troubleshooting] |
-//! | look it up | [normal forms of keys](names), [what a request owes](accounts) |
-//! | test it | [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) and [writing a store](https://docs.rs/tollgate-test/latest/tollgate_test/writing_a_store/), of the crate `tollgate-test` |
+//! | reference | [normal forms of keys](names), [charges and refunds](accounts) |
+//! | test it | [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) and [writing a store](https://docs.rs/tollgate-test/latest/tollgate_test/writing_a_store/), in the crate `tollgate-test` |
 //!
-//! The pages are documentation, and have no items. They are those of `docs/` in the repository.
+//! The pages have no items. Their source is `docs/` in the repository.
 
-/// A limit by address, then by user, then over Redis; and a look at what applies.
+/// A limit by address, a second one by user, both in Redis, and how to see which limits apply.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/first-limit.md")]
 pub mod first_limit {}
 
-/// Each algorithm with its bursts, its accuracy and what it keeps in Redis.
+/// Bursts, accuracy and Redis memory of each algorithm.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/algorithms.md")]
 pub mod algorithms {}
 
-/// What requests are counted by, and what clients can do about it.
+/// The keys that requests are counted by, and how clients could evade each.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/keys.md")]
 pub mod keys {}
 
-/// The normal form of each key, when it is ambiguous, and its text.
+/// The normal form of each key, ambiguous requests, and keys as text.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/names.md")]
 pub mod names {}
 
-/// The client's address behind load balancers.
+/// The client's address behind load balancers and other proxies.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/proxies.md")]
 pub mod proxies {}
 
-/// Tiers, costs, refunds, bans, lists, shadow mode, files, and changes while it serves.
+/// Conditions, tiers, costs, refunds, bans, lists, shadow mode, config files, and changes at runtime.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/policies.md")]
 pub mod policies {}
 
-/// What each event charges or refunds.
+/// The units that each event charges or refunds.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/accounts.md")]
 pub mod accounts {}
 
-/// Headers, problem documents, refused uploads, the status route and gRPC.
+/// Headers, problem documents, your own responses, uploads, the status route and gRPC.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/responses.md")]
 pub mod responses {}
 
-/// Where the layer belongs among tracing, CORS, compression, timeouts and authentication.
+/// The place of the layer among tracing, CORS, compression, timeouts and authentication.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 // Its code is compiled as an example.
 #[cfg_attr(not(doctest), doc = include_str!("../docs/order.md"))]
 pub mod order {}
 
-/// Limit, shed or wait; which store; one layer or several.
+/// Limits, shedders and back-pressure, the choice of a store, and one layer or several.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/which-layer.md")]
 pub mod which_layer {}
 
-/// Decisions about jobs and messages.
+/// Limits for jobs and messages.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/limiter.md")]
@@ -84,7 +84,7 @@ pub mod limiter {}
 #[doc = include_str!("../docs/redis.md")]
 pub mod redis {}
 
-/// What decides during an outage, how long a request waits, and the circuit breaker.
+/// Decisions during an outage, timeouts, and the circuit breaker.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/outages.md")]
@@ -96,13 +96,13 @@ pub mod outages {}
 #[doc = include_str!("../docs/many-processes.md")]
 pub mod many_processes {}
 
-/// Each metric with the values of its labels, and what to alert on.
+/// Each metric with the values of its labels, and alerts.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/metrics.md")]
 pub mod metrics {}
 
-/// What warnings mean, all codes of the log, errors of a layer that is built, and what no warning can show.
+/// Warnings, log codes, errors when a layer is built, and mistakes without a warning.
 ///
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/troubleshooting.md")]
