@@ -10,7 +10,7 @@ use syn::{Attribute, ImplItem, Item, ItemUse, Macro, UseTree, Visibility};
 
 /// Modules in the order in which they may use one another: each uses only those before it.
 const ORDERS: [(&str, &[&str]); 3] = [
-    ("", &["core", "telemetry", "store", "limiter", "http", "test_util"]),
+    ("", &["core", "telemetry", "store", "limiter", "http", "test_util", "guide"]),
     (
         "http",
         &["key", "grpc", "policy", "headers", "response", "gate", "account", "admission", "service", "layer", "status"],

@@ -94,6 +94,9 @@ fn policies_in_one_layer_account_for_each_request_as_each_of_them_does_alone() {
 fn no_page_publishes_a_row_that_was_measured_while_the_machine_was_busy() {
     for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs")).expect("the pages") {
         let path = entry.expect("a page").path();
+        if path.is_dir() {
+            continue;
+        }
         let text = std::fs::read(&path).expect("its text");
         assert!(!String::from_utf8_lossy(&text).contains("times not judged"), "{}", path.display());
     }

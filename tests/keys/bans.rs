@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// What an error says where clients choose the key, where they may write the header that it is in, and where all share it.
 const CLAIMED: &str = "policy \"login\": clients choose this key";
-const SPOOFABLE: &str = "give trusted_proxies";
+const SPOOFABLE: &str = "use trusted_proxies";
 const SHARED: &str = "all clients share this key";
 
 /// An extractor of a user, with what it declares of its keys.

@@ -221,10 +221,10 @@ impl AccessList {
         let place = self.items.iter().position(|item| !parts.iter().any(|part| item.can_match(*part)))?;
         let advice = match self.items[place] {
             ListItem::Net => {
-                "no client's address is known without the feature axum: enable it, or give the policy a key that contains it"
+                "no client's address is known without the feature axum: enable it, or use a key that contains it"
             }
             ListItem::Value(..) => {
-                "no key of this policy can have this value: use it as requests carry it, or give the policy a key that \
+                "no key of this policy can have this value: use it as requests carry it, or a key that \
                  has it"
             }
         };

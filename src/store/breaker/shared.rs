@@ -33,7 +33,7 @@ impl CallPermit {
     }
 }
 
-/// BreakerCounts of a circuit breaker of a store, or of one of its servers.
+/// The state of the circuit breaker of a store, or of one of its servers.
 ///
 /// [`OnFailure`](crate::OnFailure) documents what counts as a failure, and the times.
 ///

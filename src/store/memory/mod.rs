@@ -1,4 +1,4 @@
-//! MemoryCounters in the memory of this process.
+//! Counters in the memory of this process.
 //!
 //! A request is decided at once, without a future, a runtime or a thread. `core/algorithm/` decides each check on the
 //! state kept here, by this store's clock.

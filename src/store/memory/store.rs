@@ -29,7 +29,7 @@ use crate::store::{
 /// Takes 32 MB of entries, in tables of about twice that.
 const DEFAULT_CAPACITY: usize = 1_000_000;
 
-/// MemoryCounters in the memory of this process.
+/// Counters in the memory of this process.
 ///
 /// The number of keys is bounded, by default to 1 million. Clones share the counters. Needs no runtime and no thread.
 ///
@@ -164,7 +164,7 @@ impl MemoryStoreBuilder {
     /// Fixed windows, sliding windows and windows of a calendar use its [`wall`](Clock::wall), all else its
     /// [`now`](Clock::now).
     ///
-    /// A clock that steps back neither refills nor rewinds a counter. CounterState that is more than a window ahead of the
+    /// A clock that steps back neither refills nor rewinds a counter. State that is more than a window ahead of the
     /// clock is set aside, with a warning. Tests set a clock instead of sleeping.
     ///
     /// # Examples

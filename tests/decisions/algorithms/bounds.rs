@@ -162,8 +162,8 @@ fn a_slot_lives_two_heartbeats_at_least_and_is_held_for_a_second_at_least() {
     assert_eq!(refusal(slots.try_slot_ttl(Duration::from_micros(1_999_999))), short);
     assert!(refusal(slots.try_slot_ttl(Duration::from_nanos(2_000_000_001))).contains("whole"));
     assert!(refusal(slots.try_slot_ttl(70 * YEAR)).contains("too long"));
-    assert!(refusal(slots.try_max_hold(Duration::from_millis(999))).contains("give at least 1s"));
-    assert!(refusal(slots.try_max_hold(137 * YEAR)).contains("give less than 136 years"));
+    assert!(refusal(slots.try_max_hold(Duration::from_millis(999))).contains("must be at least 1s"));
+    assert!(refusal(slots.try_max_hold(137 * YEAR)).contains("must be less than 136 years"));
     // Whole seconds, rounded up, whichever is set first.
     let held = slots.max_hold(Duration::from_millis(1_001)).slot_ttl(2 * SECOND);
     assert_eq!(held, slots.slot_ttl(2 * SECOND).max_hold(2 * SECOND));

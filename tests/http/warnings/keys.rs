@@ -132,7 +132,7 @@ fn around(layer: &RateLimitLayer) -> Router {
 fn a_policy_whose_route_or_key_by_route_never_matches_is_one_warning() {
     let nested = Router::new().nest("/api", app(&on("/login")));
     warns(&nested, &[to("/api")], &to("/api/login"), "TG002", "matched=\"/api/login\"");
-    warns(&around(&on("/login")), &[to("/")], &to("/login"), "TG002", "no route has matched");
+    warns(&around(&on("/login")), &[to("/")], &to("/login"), "TG002", "no route matches where this layer is");
     warns(&app(&on("/users/42")), &[to("/users/7")], &to("/users/42"), "TG002", "matched=\"/users/{id}\"");
     for policy in [by_route(), by_route().key((key::client_ip(), key::route()))] {
         warns(&around(&layer([policy])), &[], &to("/users/7"), "TG002", "policy=\"route\"");
@@ -193,13 +193,13 @@ fn list() -> AccessList {
 #[test]
 fn without_a_peer_one_warning_a_layer_names_each_server() {
     for layer in [of_client(behind()), layer([by("peer", key::peer_ip())])] {
-        warns(&app(&layer), &[], &unknown(), "TG004", "into_make_service_with_connect_info");
+        warns(&app(&layer), &[], &unknown(), "TG004", "request has no peer address");
     }
     let trusting = || of_client(key::client_ip().trusted_unix_socket());
     let forwarded = || with(unknown(), "x-forwarded-for", "203.0.113.9");
     is_quiet(&app(&trusting()), &[(forwarded(), 200)]);
     let by_peer = trusting().policy(by("peer", key::peer_ip()));
-    warns(&app(&by_peer), &[], &forwarded(), "TG004", "count by client_ip()");
+    warns(&app(&by_peer), &[], &forwarded(), "TG004", "request has no peer address");
     // What needs no peer, or has one and lacks the other part.
     let with_user = by("joined", (key::client_ip(), key::header("x-user")));
     is_quiet(&app(&layer([with_user, by("ip", key::client_ip())])), &[(to("/"), 200)]);
@@ -218,12 +218,18 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
         let (other, misread) =
             (key::client_ip().trusted_proxies(["192.0.2.1"]), behind.clone().header("cf-conecting-ip"));
         for layer in [of_client(key::client_ip()), of_client(other), of_client(misread), layer([by("own", joined())])] {
-            warns(&app(&layer.policy(full())), &[request()], &request(), "TG003", "taken for the client");
+            warns(
+                &app(&layer.policy(full())),
+                &[request()],
+                &request(),
+                "TG003",
+                "forwarding header of an untrusted peer",
+            );
         }
         // It matters to lists of addresses too, which are by the client of the layer.
         for listed in [path().deny(list()), path().allow(list())] {
             let app = app(&layer([by("client", behind.clone()), listed, full()]));
-            warns(&app, &[request()], &request(), "TG003", "lists see only its address");
+            warns(&app, &[request()], &request(), "TG003", "forwarding header of an untrusted peer");
         }
         for layer in [
             of_client(behind.clone()),

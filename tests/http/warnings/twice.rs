@@ -31,7 +31,7 @@ fn a_layer_that_is_twice_around_a_request_counts_it_once_and_is_one_warning() {
         assert_eq!(response.status(), 200);
         assert_eq!(line(response.headers(), "x-ratelimit-remaining"), left.to_string(), "one layer writes its headers");
     }
-    logged.only("TG010", "twice around a request", || assert_eq!(send(&app, to("/")), 429));
+    logged.only("TG010", "wraps a request twice", || assert_eq!(send(&app, to("/")), 429));
     assert_eq!(send(&inner, to("/")), 429, "where it is alone, it limits");
 
     let [outer, inner] =

@@ -174,6 +174,6 @@ fn settings_that_contradict_those_of_the_layer_are_an_error_when_it_is_built() {
     }
     // Whom a ban refuses is judged by the client: anyone may write the header; and many share a /32.
     let banning = by((none(), key::method())).ban(Ban::new(2, MINUTE, MINUTE));
-    contradiction(&none().trusted_hops(1), &banning, "give trusted_proxies");
+    contradiction(&none().trusted_hops(1), &banning, "use trusted_proxies");
     contradiction(&behind().v6_prefix(32), &by(none()).ban(Ban::new(2, MINUTE, MINUTE)), "all clients share this key");
 }

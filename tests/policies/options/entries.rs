@@ -62,7 +62,7 @@ fn a_value_that_no_key_of_the_policy_has_as_it_is_written_is_an_error() {
         assert!(error.is_invalid(), "{error}");
         let error = error.to_string();
         assert!(error.starts_with("entry 1 of the deny list of policy \"listed\" can never match: "), "{error}");
-        assert!(error.contains("give it as requests carry it"), "{error}");
+        assert!(error.contains("use it as requests carry it"), "{error}");
     }
     let live = RateLimitLayer::new(MemoryStore::new(), policy(key::host())).live();
     let second = policy(key::host()).allow(AccessList::parse(["10.0.0.0/8", "Example.com"]).expect("a list"));
@@ -107,7 +107,7 @@ fn what_is_nearly_an_address_is_an_error() {
     for entry in spaced.iter().chain(&enclosed).chain(&several).chain(&numbers).chain(&networks) {
         let error = AccessList::parse(["10.0.0.1", entry]).expect_err(entry);
         let told = error.to_string();
-        assert!(error.is_invalid() && told.contains("looks like an address but is not a valid one: give"), "{told}");
+        assert!(error.is_invalid() && told.contains("looks like an address but is not a valid one: use"), "{told}");
         assert!(told.contains("key_of"), "{told}");
     }
 }

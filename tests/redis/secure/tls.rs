@@ -173,10 +173,10 @@ async fn certificates_that_cannot_be_read_or_would_not_be_used_are_invalid() {
         settings().client_certificate(certificate, key.clone()).root_certificates(key.clone()),
     ] {
         assert!(!format!("{settings:?}").contains("PRIVATE"), "{settings:?}");
-        let error = refusal(settings, "rediss://127.0.0.1:1", "give PEM").await;
+        let error = refusal(settings, "rediss://127.0.0.1:1", "use PEM").await;
         assert!(error.is_invalid() && !format!("{error:?}").contains(&key), "{error:?}");
     }
     let unused = settings().root_certificates(authority.pem());
-    assert!(refusal(unused, "redis://127.0.0.1:1", "give a rediss:// URL").await.is_invalid());
+    assert!(refusal(unused, "redis://127.0.0.1:1", "use a rediss:// URL").await.is_invalid());
     assert!(refusal(settings(), "rediss://127.0.0.1:1/#insecure", "#insecure is not supported").await.is_invalid());
 }

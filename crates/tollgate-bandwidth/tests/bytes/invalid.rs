@@ -30,14 +30,14 @@ fn what_cannot_limit_bytes_is_an_error_when_the_layer_is_built_and_when_policies
     let wrong = [
         (bytes(Quota::concurrency(5)), "a concurrency has no units that are taken by the number"),
         (bytes(leaky), "a leaky_bucket has no units that are taken by the number"),
-        (bytes(MINUTE).cost(2), "leave out cost"),
-        (found().cost(7), "leave out cost"),
-        (bytes(MINUTE).cost_by(|_| 1), "leave out cost"),
+        (bytes(MINUTE).cost(2), "remove cost"),
+        (found().cost(7), "remove cost"),
+        (bytes(MINUTE).cost_by(|_| 1), "remove cost"),
         (bytes(MINUTE).count(Count::failures()), "remove count"),
-        (bytes(MINUTE).metered(), "leave out metered"),
-        (found().metered(), "leave out metered"),
-        (bytes(MINUTE).refund_dropped(), "leave out refund_dropped"),
-        (bytes(MINUTE).ban(ban.of_verified_keys()), "leave out ban"),
+        (bytes(MINUTE).metered(), "remove metered"),
+        (found().metered(), "remove metered"),
+        (bytes(MINUTE).refund_dropped(), "remove refund_dropped"),
+        (bytes(MINUTE).ban(ban.of_verified_keys()), "remove ban"),
     ];
     for (policy, text) in wrong {
         names(&layer.limits().replace_policies([policy.clone()]).expect_err("it makes no sense"), text);

@@ -72,7 +72,7 @@ fn mistakes_in_a_calendar_name_their_line_and_column() {
         refused(&policy(window, lines), line, fragments);
     }
     let large = policy("month", "").replace("limit = 3", "limit = 562_949_953_421_312");
-    refused(&large, 4, &["limit 562949953421312 is too large", "give at most 562949953421311"]);
+    refused(&large, 4, &["limit 562949953421312 is too large", "it must be at most 562949953421311"]);
     for algorithm in ["token_bucket", "sliding_window", "leaky_bucket"] {
         let file = policy("month", "").replace("fixed_window", algorithm);
         refused(&file, 5, &["window \"month\" is for a fixed_window only: use a duration, such as \"1h\" or \"30d\""]);

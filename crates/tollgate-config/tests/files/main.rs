@@ -73,7 +73,11 @@ fn a_good_file_gives_its_policies_in_order() {
 fn known(table: &str, line: &str) -> Vec<String> {
     let needed = if table == "[[policy]]" { "name = \"a\"\nlimit = 1\nwindow = \"1s\"\n" } else { "" };
     let fault = Config::from_toml(&format!("{table}\n{needed}{line}\n")).expect_err(line).to_string();
-    let list = fault.split_once("one of ").unwrap_or_else(|| panic!("no list in {fault}")).1;
+    let list = fault
+        .split_once("one of ")
+        .or_else(|| fault.split_once("allowed are "))
+        .unwrap_or_else(|| panic!("no list in {fault}"))
+        .1;
     let list = list.rsplit_once(" (column ").map_or(list, |(list, _)| list);
     // Fields stand in backquotes, the last one with its table behind it.
     list.split(", ").filter_map(|name| name.trim_start_matches('`').split('`').next().map(str::to_owned)).collect()

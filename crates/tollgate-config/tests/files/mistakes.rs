@@ -29,7 +29,7 @@ fn costs_counts_scopes_and_lists_are_checked() {
         ("allow = [\"10.0.0.0/8\",\n \"10.0.0.0/33\"]", 4, &["allow: \"10.0.0.0/33\" looks like an address"]),
         ("deny = []", 3, &["deny is an empty list: at least one is needed"]),
         ("deny = [\"\"]", 3, &["deny: an empty entry: use a CIDR or the value of a key"]),
-        ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "give the policy a key that has it"]),
+        ("deny = [\"friend\"]", 3, &["deny has an entry that can never match", "or a key that"]),
         ("key = \"host\"\nallow = [\"10.0.0.0/8\",\n\"Example.com\"]", 5, &["allow has an entry that can never match"]),
         ("allow = [\"::1\",\n { value = \"a\", or = 1 }]", 4, &["policy.allow: expected a string"]),
     ]);
@@ -43,7 +43,7 @@ fn a_month_is_refused_as_it_may_be_meant_for_a_minute_and_has_no_fixed_length() 
         refused(&file(window), 3, &[&given, "may be minutes or months", "1m", "30d", "\"month\""]);
     }
     for window in ["1Y", "1D", "1H", "1S", "1MS", "1Ms", "1Min", "1W"] {
-        refused(&file(window), 3, &["give a number and a unit, such as 100ms, 60s, 1h or 30d"]);
+        refused(&file(window), 3, &["use a number and a unit, such as 100ms, 60s, 1h or 30d"]);
     }
     for window in ["1m", "1min", "30d", "1h 1m", "1ms", "1s", "2w"] {
         assert!(Config::from_toml(&file(window)).is_ok(), "{window}");
@@ -108,7 +108,7 @@ fn bans_are_checked_at_the_field_at_fault() {
     assert!(Config::from_toml(&policy(&all)).is_ok());
     let error = hops(&format!("ban = {{ after = 3, {usual}, verified_key = true }}")).expect_err("it can be spoofed");
     let error = error.to_string();
-    assert!(error.contains("line 6") && error.contains("give trusted_proxies"), "{error}");
+    assert!(error.contains("line 6") && error.contains("use trusted_proxies"), "{error}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn a_policy_that_has_no_ratio_is_refused_when_the_layer_is_built() {
     refused(Requirement::new(&name, &Quota::per_hour(10)), "window of 3600s");
     for quota in [Quota::per_second(9), Quota::per_minute(599)] {
         refused(Requirement::new(&name, &quota), "fewer than 10 units in a tick of 1s");
-        refused(Requirement::new(&name, &quota), "give a longer tick, or use another store");
+        refused(Requirement::new(&name, &quota), "use a longer tick, or use another store");
     }
     assert!(store.capabilities(&[Requirement::new(&name, &Quota::per_minute(600))]).is_ok());
     let daily = Calendar::daily("UTC").expect("a zone");
