@@ -96,7 +96,7 @@ impl<'de> Deserialize<'de> for Window {
     }
 }
 
-const DURATIONS: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
+const DURATIONS: &str = "use a number and a unit, such as 100ms, 60s, 1h or 30d";
 
 fn period(text: &str) -> Result<Duration, String> {
     let mut units = text.split(|other: char| !other.is_alphabetic());

@@ -104,7 +104,11 @@ async fn the_table_of_metrics_is_complete() {
         let seen = found.iter().map(|(series, kind, _)| (name_of(series), *kind));
         assert_eq!(seen.filter(|(name, _)| name.starts_with(prefix)).collect::<BTreeSet<_>>(), told);
     }
-}
+
+    let (_, alerts) = document.split_once("## To alert on").expect("alerts");
+    for name in names(alerts) {
+        assert!(found.iter().any(|(series, ..)| name_of(series) == name), "{name}");
+    }
     for selector in alerts.split('{').skip(1).filter_map(|rest| rest.split_once('}')).map(|(selector, _)| selector) {
         let (label, values) = selector.split_once('=').expect("a label and its values");
         for value in values.trim_matches(['~', '"']).split('|') {

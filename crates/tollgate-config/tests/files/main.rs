@@ -189,7 +189,7 @@ fn every_mistake_in_a_policy_names_its_line() {
         ("# no window\nalgorithm = \"concurrency\"\nslot_ttl = \"1s\"", 5, &["shorter than two heartbeats"]),
         ("# no window\nalgorithm = \"concurrency\"\nmax_hold = \"10ms\"", 5, &["max_hold 10ms is too short"]),
         ("window = \"0s\"", 3, &["window 0s", "at least 1us"]),
-        ("algorithm = \"leaky\"", 3, &["\"leaky\" is unknown", "one of fixed_window, ", ", long_sliding_log"]),
+        ("algorithm = \"leaky\"", 3, &["\"leaky\" is unknown", "allowed are fixed_window, ", ", long_sliding_log"]),
         ("algorithm = \"fixed_window\"\nburst = 5", 4, &["burst 5", "token bucket only"]),
         ("algorithm = \"leaky_bucket\"\nnodelay = 9\nqueue = 4", 4, &["nodelay 9 is more than the queue holds", "5"]),
         ("key = \"client\"", 3, &["key \"client\" is unknown", "client_ip, peer_ip, route", "header:NAME, cookie"]),

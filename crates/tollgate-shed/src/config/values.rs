@@ -21,7 +21,7 @@ impl<'de> Deserialize<'de> for Period {
 }
 
 fn period(text: &str) -> Result<Duration, String> {
-    const ADVICE: &str = "give a number and a unit, such as 100ms, 60s, 1h or 30d";
+    const ADVICE: &str = "use a number and a unit, such as 100ms, 60s, 1h or 30d";
     let mut units = text.split(|other: char| !other.is_alphabetic());
     if let Some(unit) = units.find(|unit| matches!(*unit, "M" | "month" | "months" | "y" | "yr" | "year" | "years")) {
         return Err(format!("{text:?} has the unit {unit}, which differs in length: {ADVICE}"));
