@@ -168,7 +168,7 @@ fn explain(area: &DrawingArea<SVGBackend<'_>, Shift>) -> Result<(), Box<dyn Erro
         "grows more slowly than its cause.",
         "Lines of checks/s are better the higher they are, all",
         "others the lower.",
-        "docs/benchmarks.md says what one unit of work is.",
+        "docs/benchmark-tables.md has the unit of work of each.",
     ];
     for (place, line) in (0_i32..).zip(lines) {
         area.draw(&Text::new(line, (50, 60 + 24 * place), ("sans-serif", 15)))?;

@@ -1,4 +1,4 @@
-//! The circuit breaker, which keeps calls from a failing store and probes if it is available again.
+//! The circuit breaker, which keeps calls from a failing store and probes whether it is available again.
 //!
 //! | from | to | when |
 //! | --- | --- | --- |

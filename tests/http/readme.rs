@@ -4,12 +4,16 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::Duration;
 
+use axum::Router;
+use axum::body::to_bytes;
+use axum::routing::get;
 use fastrand::Rng;
 use futures::FutureExt;
 use http::{Request, Response, StatusCode};
 use tollgate::policy::Count;
 use tollgate::response::ActualCost;
-use tollgate::{Ban, Key, Policy, Quota, RateLimitLayer, key};
+use tollgate::test_util::ManualClock;
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::rig::{Text, layer, left, request, text, with};
@@ -86,6 +90,33 @@ fn policies_in_one_layer_account_for_each_request_as_each_of_them_does_alone() {
             let left = |layer: &RateLimitLayer| left(&layer.clone().live().limiter(), &client);
             let apart: Vec<_> = alone.iter().flat_map(left).collect();
             assert_eq!(left(&joint), apart, "seed {seed}, request {number}: {status} {cost:?} {end:?}");
+        }
+    }
+}
+
+/// The responses on the page but for their dates, and those of a layer with its policy.
+#[tokio::test(start_paused = true)]
+async fn the_responses_in_the_readme_are_those_of_its_server() {
+    let (_, page) = include_str!("../../README.md").split_once("```text\nHTTP/1.1 200 OK").expect("a response");
+    let (page, _) = page.split_once("\n```").expect("its end");
+    let (first, last) = page.split_once("\n\nHTTP/1.1 429 Too Many Requests").expect("a denial");
+    let policy = Policy::new("api", Quota::per_minute(10)).key(key::client_ip());
+    let app = Router::new().route("/", get(async || "hello\n"));
+    let store = MemoryStore::builder().clock(ManualClock::paused()).build();
+    let service = app.layer(RateLimitLayer::new(store, policy));
+    for (number, expected) in (0..11).map(|number| (number, if number == 0 { first } else { last })) {
+        let response = service.clone().oneshot(request()).await.expect("a response");
+        assert_eq!(response.status(), if number < 10 { 200 } else { 429 });
+        if number % 10 == 0 {
+            let varies = |name: &str| name == "x-ratelimit-reset" || name == "date";
+            let mut told: Vec<_> = response.headers().iter().filter(|(name, _)| !varies(name.as_str())).collect();
+            told.sort_by_key(|(name, _)| expected.find(&format!("\n{name}: ")));
+            let lines = told.iter().map(|(name, value)| format!("{name}: {}", value.to_str().expect("text")));
+            let (head, body) = expected.trim().split_once("\n\n").expect("a body");
+            let shown = head.lines().filter(|line| !varies(line.split(':').next().unwrap_or_default()));
+            assert_eq!(lines.collect::<Vec<_>>(), shown.collect::<Vec<_>>());
+            let sent = to_bytes(response.into_body(), 1_000).await.expect("a body");
+            assert_eq!(String::from_utf8_lossy(&sent).trim_end(), body);
         }
     }
 }

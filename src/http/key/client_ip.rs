@@ -45,8 +45,8 @@ pub struct ClientIp {
 /// such requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// In a layer, settings that are left out here default to [`RateLimitLayer::client`](crate::RateLimitLayer::client),
-/// where the proxies of all policies are configured. A layer does not build with a key that trusts other proxies than
-/// the layer, or reads another header.
+/// where the proxies of all policies are configured. If the layer has such settings, it does not build with a key that
+/// trusts other proxies or reads another header.
 ///
 /// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)), or
 /// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
@@ -347,7 +347,7 @@ pub struct PeerIp {
 /// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
-/// If there is no address, there is no key, a warning with the code `TG004` is logged once for each layer, and by
+/// If there is no address, there is no key, a warning with the code `TG004` is logged once for each policy, and by
 /// default all requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// # Examples

@@ -449,7 +449,7 @@ impl MissingKey {
 /// Others that a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bannable {
-    /// Others who share its address or account.
+    /// Clients that share the address or account.
     Client,
     /// Perhaps others: clients choose the key. A ban needs [verified](crate::Ban::of_verified_keys) keys.
     #[default]

@@ -77,7 +77,7 @@ pub(crate) fn canonical(net: IpNet) -> IpNet {
     mapped.and_then(|(address, bits)| Ipv4Net::new(address, bits).ok()).map_or(net, IpNet::V4)
 }
 
-/// Rejects leading zeros, unlike `ipnet`, because some take them for octal.
+/// Rejects leading zeros, unlike `ipnet`, because some parsers read them as octal.
 pub(crate) fn parse_net(text: &str) -> Option<IpNet> {
     let Some((address, bits)) = text.split_once('/') else {
         return text.parse().ok().map(|address: IpAddr| address.to_canonical().into());

@@ -8,8 +8,8 @@
 //! | --- | --- | --- |
 //! | the client's address | `client_ip`, `peer_ip` (feature `axum` or `tonic`) | no |
 //! | an identity that the application knows | [`extension`], `lookup` (feature `lookup`) | no, if the application verifies it |
-//! | credentials | [`bearer`], `basic_user` (feature `basic-auth`), [`cookie`], [`header`] | yes, unless they are verified |
-//! | a part of the URI | [`path`], `query` (feature `query`), [`host`], `path_param` (feature `axum`) | yes |
+//! | credentials | [`bearer`], [`basic_user`], [`cookie`], [`header`] | yes, unless they are verified |
+//! | a part of the URI | [`path`], [`query`], [`host`], `path_param` (feature `axum`) | yes |
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
 //!

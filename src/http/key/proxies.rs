@@ -19,7 +19,7 @@ const MAX_V6: u8 = 16;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
-    /// At least one network, sorted. No two share an address.
+    /// Not empty, sorted and disjoint.
     Nets(Vec<IpNet>),
     /// Counted from the peer.
     Hops(usize),

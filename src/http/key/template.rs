@@ -40,7 +40,7 @@ pub(super) enum Piece<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Nothing follows an error.
+/// Ends after the first error.
 pub(super) fn pieces(template: &str) -> impl Iterator<Item = Result<Piece<'_>, Malformed>> {
     let mut rest = Some(template);
     std::iter::from_fn(move || {

@@ -61,7 +61,7 @@ enum ValueSource {
 /// # Panics
 ///
 /// If `name` is not a header name: see [`try_header`]. The case of `name` does not matter, and an [`http::HeaderName`]
-/// is always right.
+/// never panics.
 ///
 /// # Examples
 ///

@@ -17,7 +17,7 @@ impl LiveLayer {
     /// Explains which policies apply to a request, by which key, at which cost, and why the others do not.
     ///
     /// It takes nothing, does not call the store and starts no lookup. But an ambiguous key counts in
-    /// `tollgate_ambiguous_keys_total`, and a missing address is warned of as for a request. Closures of policies run,
+    /// `tollgate_ambiguous_keys_total`, and a missing address for a list is logged (`list_without_address`). Closures of policies run,
     /// too. Extensions that earlier layers insert into a request, such as the route that matched and the address of the
     /// peer, have to be in `parts`, so call it where the layer is.
     ///

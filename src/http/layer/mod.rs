@@ -65,7 +65,7 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 #[must_use]
 pub struct RateLimitLayer {
     pub(super) gate: SharedGate,
-    /// Set once a status service for all clients was made from this layer or a clone.
+    /// `true` after `status_service` was called on this layer or a clone.
     pub(super) shows_all: Arc<AtomicBool>,
 }
 

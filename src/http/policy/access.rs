@@ -63,7 +63,7 @@ const SEPARATORS: &[char] =
 pub struct AccessList {
     items: Vec<ListItem>,
     nets: Vec<IpNet>,
-    /// Escaped and hashed like keys, with the escaped kinds of the keys that they are for. `None` is any kind.
+    /// Escaped and hashed like keys, each with the kinds of keys that it applies to. `None` is any kind.
     values: HashMap<Box<str>, Vec<Option<Box<str>>>>,
     /// Set once a request without an address was seen. Clones share it.
     met_unknown: Arc<AtomicBool>,

@@ -178,7 +178,7 @@ impl Policy {
         key::key_of(self.extractor(), &values)
     }
 
-    /// Interns the policy for a layer, which all threads use at once.
+    /// Interns the policy, because all threads of a layer share it.
     pub(crate) fn interned(self) -> Self {
         Self { rule: self.rule.interned(), ..self }
     }
@@ -215,7 +215,7 @@ impl Policy {
         self.denies_values() || (terms.keyed && self.rule_for_missing_key() == MissingKey::Deny)
     }
 
-    /// Returns the units that a request takes. An error is the least that an ambiguous cost may be.
+    /// Returns the units that a request takes. `Err` is the cost to charge if the cost is ambiguous.
     pub(crate) fn cost_of(&self, parts: &Parts) -> Result<u64, u64> {
         match (self.options.unit, &self.options.cost_by) {
             // The policy counts other units than requests.
@@ -285,7 +285,7 @@ pub(crate) struct Options {
     client: ClientIp,
     /// `None` is the extractor's own rule.
     missing_key: Option<MissingKey>,
-    /// An error is the least that an ambiguous cost may be.
+    /// `Err` is the cost to charge if the cost is ambiguous.
     pub(crate) cost_by: Option<Arc<OfRequest<Result<u64, u64>>>>,
     advertised: bool,
     pub(crate) metered: bool,

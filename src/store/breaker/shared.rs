@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// A longer probe has failed, whatever the timeout, so that few tasks probe at once.
+/// Maximum duration of a probe, even if the timeout is longer. It bounds the number of concurrent probes.
 pub(crate) const MAX_PROBE: Duration = Duration::from_secs(15);
 
 /// Wait before the first probe. Each further wait, from the start of the last probe, doubles.

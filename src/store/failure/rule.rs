@@ -6,7 +6,7 @@ const ALLOW_FOR: Duration = Duration::from_secs(60);
 /// Timeout of a decision if neither the layer nor the store has one.
 pub(super) const BUDGET: Duration = Duration::from_millis(100);
 
-/// The response of a layer to a request that its store could not decide.
+/// Decides requests that the store could not decide.
 ///
 /// # Failures
 ///

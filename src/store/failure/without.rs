@@ -1,4 +1,4 @@
-//! Decisions without the store, and reports to its circuit breaker.
+//! Decisions while the store is unavailable, and reports to its circuit breaker.
 //!
 //! Each outcome of the store is reported here once:
 //!
