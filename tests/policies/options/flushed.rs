@@ -87,6 +87,24 @@ async fn what_changes_after_the_response_waits_for_a_flush_or_the_end_of_the_las
     assert_eq!(settled(&store), [Charge(5), Refund(2)]);
 }
 
+#[tokio::test]
+async fn of_units_that_were_charged_at_different_times_the_latest_are_refunded() {
+    let clock = ManualClock::new();
+    let policy = Policy::new("metered", Quota::sliding_log(10, HOUR)).metered();
+    let layer = RateLimitLayer::new(memory(&clock), policy);
+    let handle = handle_of(&layer);
+    for _ in 0..2 {
+        clock.advance(HOUR / 3);
+        handle.charge(1);
+        handle.flush().await.expect("the store works");
+    }
+    handle.refund(2);
+    handle.flush().await.expect("the store works");
+    clock.advance(HOUR / 3);
+    let service = over(&layer, async |_| Response::new(Text::default()));
+    assert_eq!(line(&send(&service, get()), "x-ratelimit-remaining"), "9", "the first unit counts no more");
+}
+
 #[test]
 fn a_handle_that_is_dropped_outside_of_a_runtime_or_by_a_panic_settles_all_the_same() {
     for panics in [false, true] {
