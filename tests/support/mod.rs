@@ -16,6 +16,7 @@ pub(crate) mod requests;
 pub(crate) mod server;
 pub(crate) mod slow;
 pub(crate) mod soon;
+pub(crate) mod stall;
 pub(crate) mod time;
 #[cfg(feature = "redis")]
 pub(crate) mod vault;

@@ -101,7 +101,7 @@ impl FailureStore {
     /// Continues a probe, or a decision that takes slots, in a task if there is a runtime.
     fn wait(
         &self,
-        pending: PendingDecision,
+        pending: InnerDecision,
         permit: CallPermit,
         checks: &[Check],
         deadline: Deadline,
@@ -145,7 +145,7 @@ impl Store for FailureStore {
     }
 }
 
-type PendingDecision = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
+type InnerDecision = Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>;
 
 pub(crate) enum Deciding {
     Ready(Result<StoreDecision, Error>),
@@ -154,7 +154,7 @@ pub(crate) enum Deciding {
 
 /// A call of the inner store in flight. If dropped before the report, it lets another request probe.
 pub(crate) struct Call {
-    pending: PendingDecision,
+    pending: InnerDecision,
     without: Arc<Without>,
     /// `None` if the outcome was reported, or a task reports it.
     permit: Option<CallPermit>,
@@ -226,7 +226,7 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 async fn within(
     deadline: Instant,
     budget: Duration,
-    mut pending: PendingDecision,
+    mut pending: InnerDecision,
     slots: Option<(Duration, Arc<SlotRenewer>)>,
 ) -> Result<StoreDecision, Error> {
     let Ok(runtime) = Runtime::try_current() else { return pending.await };
