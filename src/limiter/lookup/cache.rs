@@ -1,4 +1,4 @@
-//! CachedResult lookups: one in flight for each key, a bounded number in all, each with a timeout.
+//! Cached lookups: one in flight for each key, a bounded number in all, each with a timeout.
 
 use std::error::Error as StdError;
 use std::future::Future;
