@@ -91,7 +91,9 @@ fn many_short_lives_leave_no_connections_behind() {
             })
         };
         let lives: Vec<_> = (0..8).map(live).collect();
-        lives.into_iter().for_each(|life| life.join().expect("each is answered"));
+        for life in lives {
+            life.join().expect("each is answered");
+        }
     }
     let end = Instant::now() + ms(2_000);
     while connections() > before && Instant::now() < end {

@@ -160,7 +160,9 @@ fn failures_in_a_row_do_not_begin_before_the_last_reply() {
     let parts = |breaker: &Breaker| {
         let (late, permits) = (acquire(breaker, 10), [(); 5].map(|()| acquire(breaker, 20)));
         let others = part(move |breaker| {
-            permits.into_iter().for_each(|permit| _ = breaker.failed(permit, 20));
+            for permit in permits {
+                breaker.failed(permit, 20);
+            }
             assert!(breaker.succeeded(acquire(breaker, 20 + FIRST_WAIT_MS), || 70));
             fail(breaker, 1, 60_000);
             true
@@ -179,7 +181,9 @@ fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
             let permits: Vec<_> = (0..MAX_IN_ROW).filter_map(|_| breaker.acquire(|| 61)).collect();
             let is_closed = permits.len() == 5 && permits.iter().all(|permit| !permit.is_probe());
             if is_closed {
-                permits.into_iter().for_each(|permit| _ = breaker.failed(permit, 61));
+                for permit in permits {
+                    breaker.failed(permit, 61);
+                }
                 let probe = acquire(breaker, 1_000);
                 acquire(breaker, 2_000);
                 assert!(breaker.succeeded(probe, || 2_001));

@@ -36,10 +36,12 @@ fn beat(slots: &mut HeldSlots, now: Instant) -> Vec<PendingSettlement> {
     all_next(slots, now)
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "it is what a store returns")]
 fn made(units: u64, stamp: u64) -> Settled {
     Some(Ok(vec![ChangeResult::new(units, stamp)]))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "it is what a store returns")]
 fn unsent() -> Settled {
     Some(Err(Error::invalid("it is not sent").unsent()))
 }
@@ -99,7 +101,9 @@ fn what_was_certainly_not_sent_is_sent_once_a_heartbeat_until_the_slots_expire()
     for number in 1..60 {
         let now = start + HEARTBEAT * number;
         let result = now - HEARTBEAT / 2;
-        sent.iter().for_each(|sent| _ = slots.done(sent, unsent(), result));
+        for sent in &sent {
+            slots.done(sent, unsent(), result);
+        }
         assert!(all_next(&mut slots, result).is_empty(), "it waits for the heartbeat");
         sent = beat(&mut slots, now);
         let is_alive = result - start < LIFE + LIFE / 8 + 2 * HEARTBEAT;
