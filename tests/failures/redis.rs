@@ -59,9 +59,9 @@ async fn a_killed_or_paused_server_costs_no_client_more_than_the_budget_and_is_u
     for is_killed in [true, false, true, false] {
         assert_eq!(timed(&layer, "ada").await.0, Source::Store, "killed: {is_killed}");
         if is_killed {
-            redis.kill()
+            redis.kill();
         } else {
-            redis.pause()
+            redis.pause();
         }
         break_open(&layer).await;
         let mut took = Vec::new();
@@ -77,9 +77,9 @@ async fn a_killed_or_paused_server_costs_no_client_more_than_the_budget_and_is_u
         let (_, worst) = timed(&layer, "probe").await;
         assert!(worst < ms(100) + BUSY, "a probe waited {worst:?}");
         if is_killed {
-            redis.restart()
+            redis.restart();
         } else {
-            redis.resume()
+            redis.resume();
         }
         assert_returns(&layer, if is_killed { "killed" } else { "paused" }).await;
     }

@@ -68,7 +68,9 @@ fn assert_arrives(scenario: &str, settle: fn(&RedisStore, Vec<Receipt>)) {
 #[test]
 fn what_is_settled_outside_any_runtime_or_as_the_last_on_one_arrives() {
     fn give_all_back(store: &RedisStore, receipts: Vec<Receipt>) {
-        receipts.into_iter().for_each(|receipt| give_back(store, receipt));
+        for receipt in receipts {
+            give_back(store, receipt);
+        }
     }
     assert_arrives("settled by a thread without a runtime", give_all_back);
     assert_arrives("settled on a runtime that decided, and ends right after", |store, receipts| {

@@ -3,7 +3,7 @@
 use std::slice::from_ref;
 use std::time::Duration;
 
-use tollgate::store::{BanCheck, Change, Check, DenyCache, Store};
+use tollgate::store::{Ask, BanCheck, Change, Check, DenyCache, Store};
 use tollgate::{Ban, MemoryStore, Quota, Source};
 
 use super::rig::{Rig, now};
@@ -58,9 +58,8 @@ fn two_processes_ban_with_the_same_request_as_one() {
     let inner = MemoryStore::new();
     let processes = [(); 2].map(|()| DenyCache::builder(inner.clone()).max_ttl(HOUR).build());
     let check = banning(QUOTA, Ban::new(10, HOUR, HOUR));
-    let is_banned = |round: &usize| {
-        now(processes[round % 2].decide(from_ref(&check), Default::default()).wait()).decision.is_banned()
-    };
+    let is_banned =
+        |round: &usize| now(processes[round % 2].decide(from_ref(&check), Ask::default()).wait()).decision.is_banned();
     assert_eq!((0..30).position(|round| is_banned(&round)), Some(10));
 }
 

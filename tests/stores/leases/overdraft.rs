@@ -126,9 +126,9 @@ async fn while_the_inner_store_fails_or_hangs_no_more_is_owed_than_the_overdraft
         let store = overdrawn(failing.clone(), &clock, 50);
         warm(&store, DAY).await;
         if hangs {
-            failing.hang()
+            failing.hang();
         } else {
-            failing.fail_with(away)
+            failing.fail_with(away);
         }
         failing.delay(ms(1));
         let held = store.counts().held();
