@@ -199,7 +199,8 @@ async fn a_response_of_a_layer_is_a_status_that_tonic_reads_over_each_transport(
     let transports: [(&str, &dyn Fn(SocketAddr) -> Transport); 3] =
         [("gRPC", &grpc), ("web 1", &|_| web(Version::HTTP_11)), ("web 2", &|_| web(Version::HTTP_2))];
     // One of ours, and one that had a body.
-    let layers: [(fn() -> RateLimitLayer, Code, &str); 2] = [
+    type Make = fn() -> RateLimitLayer;
+    let layers: [(Make, Code, &str); 2] = [
         (|| layer([calls(HOURLY).cost_by(|_| 3)]), Code::ResourceExhausted, "-1"),
         (|| rejecting_with(403), Code::PermissionDenied, ""),
     ];

@@ -272,7 +272,8 @@ fn a_request_is_settled_once_if_it_gives_something_back_and_else_not_at_all() {
 /// The policies of a decision and of those of outer layers, in this order, and whether they admitted the request.
 fn found(innermost: &Decision) -> String {
     let all = successors(Some(innermost), |decision| decision.outer());
-    all.map(|decision| format!("{} {} ", decision.outcomes()[0].policy(), decision.is_allowed())).collect()
+    let each: Vec<_> = all.map(|one| format!("{} {} ", one.outcomes()[0].policy(), one.is_allowed())).collect();
+    each.concat()
 }
 
 #[test]
@@ -329,8 +330,8 @@ type Requests<'a> = &'a [(&'a str, &'a str, u16)];
 fn each_value_of_a_key_has_a_counter_of_its_own() {
     let user = || key::header("x-user");
     let by_path = |parts: &Parts| parts.uri.path().to_owned();
-    let (open, later) = later();
-    open.send(()).expect("it waits");
+    let (opens, later) = later();
+    opens.send(()).expect("it waits");
     let rows: [(&str, Arc<dyn KeyExtractor>, Requests<'_>); 5] = [
         ("a header", Arc::new(user()), &[("ada", "/", 200), ("ada", "/b", 429), ("bob", "/", 200), ("", "/", 200)]),
         ("a closure", Arc::new(by_path), &[("ada", "/a", 200), ("bob", "/a?x", 429), ("ada", "/b", 200)]),
@@ -362,14 +363,14 @@ fn each_value_of_a_key_has_a_counter_of_its_own() {
 
 #[test]
 fn an_extractor_can_refuse_a_request_at_once_or_later_and_then_no_policy_is_charged() {
-    let (open, later) = later();
-    open.send(()).expect("it waits");
+    let (opens, later) = later();
+    opens.send(()).expect("it waits");
     let at_once =
         |parts: &Parts| parts.headers.get("x-user").map_or(Extracted::Missing, |user| user_of(user.as_bytes()));
     for key in [Arc::new(key::from_fn(at_once)) as Arc<dyn KeyExtractor>, Arc::new(later)] {
-        let layer = layer(all(ONE)).user(MANY, key);
+        let limits = layer(all(ONE)).user(MANY, key);
         // What an extractor responds is not replaced.
-        let service = layer.on_denied_http(|_: &Parts, _: &Denial<'_>| Response::new("denied")).layer(hello());
+        let service = limits.on_denied_http(|_: &Parts, _: &Denial<'_>| Response::new("denied")).layer(hello());
         for _ in 0..3 {
             let response = send(&service, of("eve"));
             assert_eq!((response.status(), text(response).as_str()), (StatusCode::UNAUTHORIZED, "who are you?"));

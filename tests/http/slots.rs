@@ -84,6 +84,7 @@ fn is_refused(layer: &RateLimitLayer) -> bool {
 }
 
 /// What a body has next, or its end, if it is there.
+#[allow(clippy::option_option, reason = "it is what a poll returns, and what a body does")]
 fn next(response: &mut Answer) -> Option<Option<Result<Frame<Bytes>, impl Sized + use<>>>> {
     response.body_mut().frame().now_or_never()
 }

@@ -83,7 +83,7 @@ impl Server {
     /// Waits for its end, which is a success.
     pub(crate) async fn ends_well(mut self) {
         let ends = move || assert!(ended(&mut self.process).success(), "{}", self.log());
-        tokio::task::spawn_blocking(ends).await.unwrap();
+        tokio::task::spawn_blocking(ends).await.expect("it ends");
     }
 
     /// What it has logged so far.

@@ -89,7 +89,9 @@ async fn while_half_of_a_slot_moves_only_requests_over_both_halves_wait_and_ever
     let moving = Moving::start(&cluster, &near[0], [0, 2]);
     let keys = moving.keys();
     let (moved, stays): (Vec<_>, Vec<_>) = keys.iter().partition(|key| key.contains(":a:"));
-    moved.iter().for_each(|key| moving.migrate(key));
+    for key in moved {
+        moving.migrate(key);
+    }
     let waiting = tokio::spawn(patient.decide(&both, Ask::default()).wait());
     for _ in 0..3 {
         let start = Instant::now();
@@ -105,7 +107,9 @@ async fn while_half_of_a_slot_moves_only_requests_over_both_halves_wait_and_ever
         }
         assert!(hasty.breakers().iter().all(|(_, state)| *state == BreakerState::Closed), "{:?}", hasty.breakers());
     }
-    stays.iter().for_each(|key| moving.migrate(key));
+    for key in stays {
+        moving.migrate(key);
+    }
     moving.end();
     assert!(waiting.await.unwrap().expect("one node has both").decision.is_allowed());
     let look = |checks: &[Check]| checks.iter().map(|check| check.clone().cost(0)).collect::<Vec<_>>();

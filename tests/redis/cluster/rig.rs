@@ -56,8 +56,8 @@ impl Cluster {
         }
         for (replica, primary) in nodes[PRIMARIES..].iter().zip(&nodes) {
             let primary = id(primary);
-            let knows = || replica.ask::<String>(&["CLUSTER", "NODES"]).contains(&primary);
-            wait_for("a primary is known to its replica", knows);
+            let sees = || replica.ask::<String>(&["CLUSTER", "NODES"]).contains(&primary);
+            wait_for("a primary is known to its replica", sees);
             let _: String = replica.ask(&["CLUSTER", "REPLICATE", &primary]);
         }
         for node in &nodes {

@@ -40,7 +40,7 @@ async fn assert_both_counted(tally: &RedisStore) {
     for _ in 0..30 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later");
         let begin = now.as_secs() + 1;
-        sleep(Duration::from_secs(begin) + LATER - now).await;
+        sleep((Duration::from_secs(begin) + LATER).saturating_sub(now)).await;
         let both = [in_time(tally, report(begin)).await, in_time(tally, report(begin)).await];
         sleep(TICK).await;
         read = in_time(tally, report(0).live(false)).await.filter(|_| both.iter().all(Option::is_some));
