@@ -193,13 +193,14 @@ fn health() -> HealthCheckRequest {
     HealthCheckRequest { service: String::new() }
 }
 
+type Make = fn() -> RateLimitLayer;
+
 #[tokio::test]
 async fn a_response_of_a_layer_is_a_status_that_tonic_reads_over_each_transport() {
     let grpc = |server| BoxCloneService::new(client(server, "127.0.0.1").map_err(BoxError::from));
     let transports: [(&str, &dyn Fn(SocketAddr) -> Transport); 3] =
         [("gRPC", &grpc), ("web 1", &|_| web(Version::HTTP_11)), ("web 2", &|_| web(Version::HTTP_2))];
     // One of ours, and one that had a body.
-    type Make = fn() -> RateLimitLayer;
     let layers: [(Make, Code, &str); 2] = [
         (|| layer([calls(HOURLY).cost_by(|_| 3)]), Code::ResourceExhausted, "-1"),
         (|| rejecting_with(403), Code::PermissionDenied, ""),

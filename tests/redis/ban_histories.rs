@@ -62,12 +62,12 @@ struct History {
 }
 
 impl History {
-    fn new(seed: u64, clock: ManualClock, processes: Vec<Arc<dyn Store>>, seen: Seen) -> Self {
-        let mut rng = Rng::with_seed(seed);
+    fn new(number: u64, clock: ManualClock, processes: Vec<Arc<dyn Store>>, seen: Seen) -> Self {
+        let mut rng = Rng::with_seed(number);
         let within = S * [2, 10, 60, 600][rng.usize(..4)];
         let time = S * [30, 45, 120][rng.usize(..3)];
         let most = if rng.bool() { 4 * time } else { time };
-        let (key, ban, least) = (format!("key-{seed}"), Ban::new(1, within, time), usize::MAX);
+        let (key, ban, least) = (format!("key-{number}"), Ban::new(1, within, time), usize::MAX);
         let (strikes, ends, until) = (VecDeque::new(), Vec::new(), Duration::ZERO);
         let mut history =
             Self { clock, processes, rng, key, ban, time, within, most, least, strikes, ends, until, seen };
