@@ -35,7 +35,7 @@ async fn a_shared_cache_replays_the_limits_of_one_client_unless_they_are_left_ou
             let response = Http::new().request(with(request, "x-user", user)).await;
             assert_eq!(response.status(), 200, "{cache_control}");
             expect(response.headers(), &[("x-cache", from)]);
-            for left in &left {
+            if let Some(left) = left {
                 expect(response.headers(), &[("ratelimit", left)]);
             }
         }
