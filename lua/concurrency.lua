@@ -14,7 +14,7 @@
 -- concurrency_adjust returns the slots released or charged, for a renewal the slots that were still there, and
 -- the same three values if the state changes.
 
-local COHORT, COHORT_SIZE, MOST_COHORTS, PARTS, MOST_HELD = '>I7I4', 11, 16, 8, 2 ^ 31
+local COHORT, COHORT_SIZE, MAX_COHORTS, PARTS, MAX_HELD = '>I7I4', 11, 16, 8, 2 ^ 31
 
 -- Returns the times and counts of the cohorts, their number, and what was found.
 local function concurrency_read(value, now, window)
@@ -23,7 +23,7 @@ local function concurrency_read(value, now, window)
     return times, counts, 0, FRESH
   end
   local size = #value / COHORT_SIZE
-  if size % 1 ~= 0 or size < 1 or size > MOST_COHORTS then
+  if size % 1 ~= 0 or size < 1 or size > MAX_COHORTS then
     return times, counts, 0, FOREIGN
   end
   for i = 1, size do
@@ -102,7 +102,7 @@ local function concurrency_adjust(value, now, window, limit, _, refund, charge, 
       held = held + counts[i]
     end
   end
-  local most = refund > 0 and MOST_HELD or 2 * limit
+  local most = refund > 0 and MAX_HELD or 2 * limit
   local charged = min(charge, max(0, most - held))
   local units = charge > 0 and refund == 0 and charged or refunded
   if refunded == 0 and charged == 0 then

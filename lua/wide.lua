@@ -7,7 +7,7 @@
 -- All other arguments and results are the same as in token_bucket.lua and leaky_bucket.lua. Capacities and
 -- limits are up to 10^12, so windows are longer than 2251 ticks, limits below 2^40, and units below 2^42.
 
-local MOST_WIDE = 2 ^ 42
+local MAX_WIDE = 2 ^ 42
 
 -- Like read_falling, with a level in units and parts.
 local function read_wide(value, now, window, limit)
@@ -21,7 +21,7 @@ local function read_wide(value, now, window, limit)
     mark, units = units < NEVER and WIDE_MARK, (units - parts) / window
   elseif #value == WIDE_SIZE then
     mark, time, units, expiry, parts = unpack_at(WIDE, value)
-    if units >= MOST_WIDE or parts >= window or units * window + parts < NEVER then
+    if units >= MAX_WIDE or parts >= window or units * window + parts < NEVER then
       mark = nil
     end
   end

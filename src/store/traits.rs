@@ -24,9 +24,9 @@ use crate::core::Error;
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
 /// use tollgate::store::{
-///     MaybeFuture, ChangeResult, Ask, Capabilities, Change, Check, Counter, StoreDecision, Receipt, Requirement, Settlement, Settling,
+///     Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, Requirement, Settlement, Settling, Store,
+///     StoreDecision,
 /// };
-/// use tollgate::store::Store;
 /// use tollgate::{Error, MemoryStore};
 ///
 /// struct Counting<S> {
@@ -196,7 +196,7 @@ impl Capabilities {
             return Ok(Self::default());
         }
         Err(Error::invalid(format!(
-            "{policies} policies, {bans} of them with a ban, are too many for one decision: it must be at most {most} together"
+            "{policies} policies, {bans} of them with a ban, are too many for one decision: at most {most} together are allowed"
         )))
     }
 

@@ -1,25 +1,28 @@
 //! What can be wrong only in code panics where it is written, and says what its fallible version says.
 
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
 use std::time::Duration;
 
 use tollgate::policy::Calendar;
 use tollgate::store::{DenyCache, LeaseStore};
 use tollgate::{Ban, Error, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, Rule, key};
 
+use crate::support::panics::assert_panics;
+
 const HOUR: Duration = Duration::from_secs(3_600);
 const HOURLY: Quota = Quota::per_hour(1);
 const FOUR: NonZeroU32 = NonZeroU32::new(4).expect("it is not zero");
 
-/// A function, a call of it that panics, and the error of its fallible twin.
-type Row = (&'static str, Box<dyn FnOnce()>, Error);
+/// A function, and the check that a call of it panics with the error of its fallible version.
+type Row = (&'static str, Box<dyn FnOnce()>);
 
-fn row<T: 'static, E>(function: &'static str, call: impl FnOnce() -> T + 'static, twin: Result<E, Error>) -> Row {
-    (function, Box::new(move || drop(call())), twin.err().expect(function))
+fn row<T: 'static, E: 'static>(
+    function: &'static str,
+    call: impl FnOnce() -> T + 'static,
+    fallible: Result<E, Error>,
+) -> Row {
+    (function, Box::new(move || assert_panics(call, fallible)))
 }
 
 fn layer() -> RateLimitLayer {
@@ -106,33 +109,10 @@ fn rows() -> impl Iterator<Item = Row> {
     quotas().into_iter().chain(policies_and_stores())
 }
 
-thread_local! {
-    /// Where and with what message this thread panicked last.
-    static PANIC: RefCell<(String, String)> = RefCell::default();
-}
-
-/// Calls what panics; returns the file of its location, and its message.
-fn panicked(call: Box<dyn FnOnce()>) -> (String, String) {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = take_hook();
-        set_hook(Box::new(move |panic| {
-            let payload = panic.payload();
-            let text = payload.downcast_ref::<String>().cloned();
-            let message = text.or_else(|| payload.downcast_ref().map(|text: &&str| (*text).to_owned()));
-            let file = panic.location().map(|location| location.file().to_owned());
-            PANIC.set((file.unwrap_or_default(), message.unwrap_or_default()));
-            usual(panic);
-        }));
-    });
-    catch_unwind(AssertUnwindSafe(call)).expect_err("it panics");
-    PANIC.take()
-}
-
 #[test]
 fn a_constructor_panics_where_it_is_called_with_the_sentence_of_its_error() {
-    for (function, call, error) in rows() {
-        assert_eq!(panicked(call), (file!().to_owned(), format!("{error:#}")), "{function}");
+    for (_, panics) in rows() {
+        panics();
     }
     // What was given, and what is allowed.
     let nodelay = Quota::leaky_bucket(1, HOUR).try_nodelay(3).expect_err("it is too much").to_string();
@@ -154,5 +134,5 @@ fn each_function_with_a_fallible_version_is_in_the_table() {
     let twins = functions.iter().filter(|(_, rest)| rest.contains("-> core::result::Result<"));
     let twins = twins.filter(|(name, _)| name.contains("::try_")).map(|(name, _)| name.replace("::try_", "::"));
     let with_twins: BTreeSet<String> = twins.filter(|name| names.contains(name.as_str())).collect();
-    assert_eq!(with_twins, rows().map(|(function, ..)| function.to_owned()).collect());
+    assert_eq!(with_twins, rows().map(|(function, _)| function.to_owned()).collect());
 }

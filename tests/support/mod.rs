@@ -8,6 +8,7 @@ pub(crate) mod control;
 pub(crate) mod doubles;
 pub(crate) mod log;
 pub(crate) mod nginx;
+pub(crate) mod panics;
 #[cfg(feature = "redis")]
 pub(crate) mod proxy;
 #[cfg(feature = "axum")]

@@ -13,7 +13,7 @@ thread_local! {
 
 /// Checks that a call panics in the file of the caller, and with this error.
 #[track_caller]
-pub(crate) fn assert_panics<T, E>(call: impl FnOnce() -> T, twin: Result<E, Error>) {
+pub(crate) fn assert_panics<T, E>(call: impl FnOnce() -> T, fallible: Result<E, Error>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let usual = take_hook();
@@ -22,8 +22,9 @@ pub(crate) fn assert_panics<T, E>(call: impl FnOnce() -> T, twin: Result<E, Erro
             usual(panic);
         }));
     });
-    let error = twin.err().expect("it would work");
+    let error = fallible.err().expect("it would work");
     let panicked = catch_unwind(AssertUnwindSafe(|| drop(call()))).expect_err("it panics");
-    assert_eq!(panicked.downcast_ref(), Some(&format!("{error:#}")));
+    let text = panicked.downcast_ref().cloned().or_else(|| panicked.downcast_ref().map(|text: &&str| text.to_string()));
+    assert_eq!(text, Some(format!("{error:#}")));
     assert_eq!(FILE.take(), Location::caller().file(), "{error}");
 }

@@ -24,7 +24,7 @@ pub(super) fn read_key(given: &Spanned<WordOr<String>>, server: &Server) -> Resu
     match given.get_ref() {
         WordOr::Word(text) => find(text, server).at(given),
         WordOr::List(words) if words.is_empty() || words.len() > MAX_JOINED => {
-            let message = format!("a list of {} keys is not allowed: allowed are 1 to {MAX_JOINED}", words.len());
+            let message = format!("a list of {} keys is not allowed: use 1 to {MAX_JOINED}", words.len());
             Err(Fault::new(given, message))
         }
         WordOr::List(words) => {
@@ -80,7 +80,7 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
                 (name.unwrap_or_default(), "header:x-api-key, cookie:session, query:api_key or path_param:id");
             return Err(format!("key {word}:NAME has {name:?} for a name: use one such as {advice}"));
         }
-        _ => return Err(format!("key {text:?} is unknown: allowed are {KEYS}")),
+        _ => return Err(format!("key {text:?} is unknown: use one of {KEYS}")),
     };
     let is_value = matches!(word, "header" | "cookie" | "query" | "path_param" | "basic_user");
     if is_value || pick.is_none() && case.is_none() {

@@ -106,8 +106,7 @@ impl ServerTable {
         }
         if let Some(hops) = &self.trusted_hops.0 {
             let number = *hops.get_ref();
-            let message =
-                format!("trusted_hops {number} is not allowed: use how many proxies there are, 0 to {MAX_HOPS}");
+            let message = format!("trusted_hops {number} is not allowed: use the number of proxies, 0 to {MAX_HOPS}");
             let proxies = usize::try_from(number).ok().filter(|_| number <= MAX_HOPS).ok_or(message).at(hops)?;
             client = client.trusted_hops(proxies);
             if self.trusted_proxies.get().is_some() {

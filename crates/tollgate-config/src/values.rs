@@ -62,7 +62,7 @@ impl Given<String> {
 pub(super) fn choose<T: Clone>(name: &str, field: &Spanned<String>, known: &[(&str, T)]) -> Result<T, Fault> {
     let found = known.iter().find(|(word, _)| word == field.get_ref());
     let words = || known.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
-    let unknown = || format!("{name} {:?} is unknown: allowed are {}", field.get_ref(), words());
+    let unknown = || format!("{name} {:?} is unknown: use one of {}", field.get_ref(), words());
     found.map(|(_, value)| value.clone()).ok_or_else(unknown).at(field)
 }
 
@@ -156,13 +156,13 @@ pub(super) fn read_count(name: &str, given: &Spanned<WordOr<u64>>) -> Result<Cou
             "failures" => Ok(Count::failures()),
             "successes" => Ok(Count::successes()),
             "served" => Ok(Count::served()),
-            _ => Err(format!("{name} {word:?} is unknown: allowed are all, failures, successes, served")).at(given),
+            _ => Err(format!("{name} {word:?} is unknown: use one of all, failures, successes, served")).at(given),
         },
         WordOr::List(statuses) => {
             let statuses = some(name, statuses).at(given)?.iter().map(|given| {
                 let number = *given.get_ref();
                 let status = u16::try_from(number).ok().and_then(|number| StatusCode::from_u16(number).ok());
-                status.ok_or_else(|| format!("status {number} is not allowed: allowed are 100 to 999")).at(given)
+                status.ok_or_else(|| format!("status {number} is not allowed: use 100 to 999")).at(given)
             });
             Ok(Count::statuses(statuses.collect::<Result<Vec<_>, _>>()?))
         }

@@ -149,7 +149,7 @@ pub(crate) fn check_tick(tick: Duration) -> Result<(), Error> {
     if (TICKS[0]..=TICKS[1]).contains(&tick) && tick.subsec_nanos().is_multiple_of(1_000_000) {
         return Ok(());
     }
-    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: allowed are 100ms to 60s, in whole milliseconds")))
+    Err(Error::invalid(format!("a tick of {tick:?} is not allowed: use 100ms to 60s, in whole milliseconds")))
 }
 
 pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), Error> {
@@ -162,18 +162,17 @@ pub(crate) fn check_life(tick: Option<Duration>, life: Duration) -> Result<(), E
     } else {
         return Ok(());
     };
-    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: allowed are {least:?} to {most:?}")))
+    Err(Error::invalid(format!("a ttl of {life:?} {is_wrong}: use {least:?} to {most:?}")))
 }
 
 pub(crate) fn check_report(counters: u64) -> Result<usize, Error> {
     let checked = usize::try_from(counters).ok().filter(|counters| (1..=MAX_REPORT).contains(counters));
-    checked
-        .ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: allowed are 1 to 512")))
+    checked.ok_or_else(|| Error::invalid(format!("a report of {counters} counters is not allowed: use 1 to 512")))
 }
 
 pub(crate) fn check_shards(shards: u64) -> Result<u8, Error> {
     let checked = u8::try_from(shards).ok().filter(|shards| (1..=MAX_SHARDS).contains(shards));
-    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: allowed are 1 to 16")))
+    checked.ok_or_else(|| Error::invalid(format!("{shards} shards are not allowed: use 1 to 16")))
 }
 
 pub(crate) fn check_policy(requirement: &Requirement<'_>, tick: Option<Duration>) -> Result<(), Error> {

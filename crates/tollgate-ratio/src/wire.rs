@@ -39,12 +39,10 @@ impl ShardReport {
     pub(crate) fn all(prefix: &str, report: &Report) -> Result<Vec<Self>, Error> {
         let (tick, shards) = (report.tick, report.shards);
         if tick < TICKS[0] || tick > TICKS[1] || tick.subsec_nanos() % 1_000 != 0 {
-            return Err(Error::invalid(format!(
-                "a tick of {tick:?} is not allowed: allowed are 10ms to 60s, in whole µs"
-            )));
+            return Err(Error::invalid(format!("a tick of {tick:?} is not allowed: use 10ms to 60s, in whole µs")));
         }
         if shards == 0 || shards > MAX_SHARDS {
-            return Err(Error::invalid(format!("{shards} shards are not allowed: allowed are 1 to {MAX_SHARDS}")));
+            return Err(Error::invalid(format!("{shards} shards are not allowed: use 1 to {MAX_SHARDS}")));
         }
         let parts: Vec<Self> = (0..shards).map(|shard| Self::new(prefix, report, shard)).collect();
         let most = parts.iter().map(|part| part.places.len()).max().unwrap_or_default();
@@ -158,11 +156,11 @@ mod tests {
             Offered::new(CounterId::from_bytes(id), 1, 0, 1)
         });
         for (report, text) in [
-            (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: allowed are 10ms to 60s"),
+            (Report::new(Duration::from_millis(9), 0), "a tick of 9ms is not allowed: use 10ms to 60s"),
             (Report::new(Duration::ZERO, 0), "a tick of 0ns"),
             (Report::new(TICK * 61, 0), "a tick of 61s"),
             (Report::new(TICK + Duration::from_nanos(1), 0), "in whole µs"),
-            (report([]).shards(0), "0 shards are not allowed: allowed are 1 to 16"),
+            (report([]).shards(0), "0 shards are not allowed: use 1 to 16"),
             (report([]).shards(17), "17 shards"),
             (report(many), "513 counters of one shard are too many: at most 512 are allowed"),
         ] {

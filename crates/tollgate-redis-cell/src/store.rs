@@ -105,7 +105,7 @@ impl Store for RedisCellStore {
                 return MaybeFuture::Ready(Ok(StoreDecision::new(decision, Receipt::new(self.id, []))));
             }
             several => {
-                let text = format!("redis-cell decides one check a request, not {}: one is allowed", several.len());
+                let text = format!("redis-cell decides one check a request, not {}", several.len());
                 return MaybeFuture::Ready(Err(Error::invalid(text + OR_SCRIPTS)));
             }
         };

@@ -12,7 +12,7 @@ use tollgate::policy::Algorithm;
 use tollgate::store::{Check, Requirement, Settles};
 use tollgate::{Error, Outcome, Quota};
 
-pub(crate) const OR_SCRIPTS: &str = ", or take a RedisStore";
+pub(crate) const OR_SCRIPTS: &str = ", or use a RedisStore";
 
 /// Nanoseconds. The module's keys live for whole milliseconds, so a debt shorter than that is lost: if units returned
 /// sooner, evenly spaced requests of up to twice the limit would pass.
@@ -30,7 +30,7 @@ type ThrottleReply = (i64, i64, i64, i64, i64);
 pub(crate) fn supports(requirements: &[Requirement<'_>]) -> Result<(), Error> {
     if let [_, second, ..] = requirements {
         return Err(Error::invalid(format!(
-            "redis-cell decides one policy a request, and {:?} is another: one is allowed{OR_SCRIPTS}",
+            "redis-cell decides one policy a request, and {:?} is another: use one{OR_SCRIPTS}",
             second.policy.as_str()
         )));
     }
@@ -61,13 +61,13 @@ fn interval(quota: &Quota, bans: bool, reserves: bool, settles: Settles) -> Resu
     let text = if quota.algorithm() != Algorithm::TokenBucket {
         format!("redis-cell has no {}: use a token bucket (gcra)", quota.algorithm())
     } else if window.subsec_nanos() != 0 {
-        format!("redis-cell counts in whole seconds, not in {window:?}: use a window of some")
+        format!("redis-cell counts in whole seconds, not in {window:?}: use whole seconds")
     } else if interval < MIN_INTERVAL {
         format!("limit {limit} over {window:?} is beyond redis-cell: it must be at most 1000 a second")
     } else if bans {
-        "redis-cell bans no keys".to_owned()
+        "redis-cell bans no keys: remove the ban".to_owned()
     } else if reserves {
-        "redis-cell keeps no reserve".to_owned()
+        "redis-cell keeps no reserve: remove it".to_owned()
     } else if settles == Settles::ByOutcome {
         let all = "remove count, metered and refund_dropped, and leases around the store";
         format!("redis-cell neither gives units back nor charges them later: {all}")

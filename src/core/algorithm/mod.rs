@@ -115,7 +115,7 @@ impl FromStr for Algorithm {
         let found = Self::ALL.iter().find(|algorithm| algorithm.as_str() == name);
         found.copied().ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|algorithm| algorithm.as_str()).collect();
-            Error::invalid(format!("algorithm {name:?} is unknown: allowed are {}", names.join(", ")))
+            Error::invalid(format!("algorithm {name:?} is unknown: use one of {}", names.join(", ")))
         })
     }
 }

@@ -293,5 +293,5 @@ fn an_algorithm_is_read_by_its_name_and_a_token_bucket_also_as_gcra() {
     }
     assert_eq!("gcra".parse::<Algorithm>().ok(), Some(Algorithm::TokenBucket));
     let error = "ban".parse::<Algorithm>().expect_err("no quota has it").to_string();
-    assert!(error.starts_with("algorithm \"ban\" is unknown: allowed are fixed_window, sliding_log, "), "{error}");
+    assert!(error.starts_with("algorithm \"ban\" is unknown: use one of fixed_window, sliding_log, "), "{error}");
 }

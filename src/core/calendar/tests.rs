@@ -95,9 +95,9 @@ fn zones_and_anchors_that_do_not_exist_are_errors() {
         assert!(error.to_string().starts_with(&format!("time zone {zone:?} is not known to this system: ")), "{error}");
     }
     let wrong = |unit, day| calendar(unit, 0, "UTC").try_anchor(day).expect_err("no such day").to_string();
-    assert_eq!(wrong("month", 0), "anchor 0 is no day of a month: allowed are 1 to 31");
-    assert_eq!(wrong("month", 32), "anchor 32 is no day of a month: allowed are 1 to 31");
-    assert_eq!(wrong("week", 8), "anchor 8 is no day of a week: allowed are 1 for Monday to 7 for Sunday");
+    assert_eq!(wrong("month", 0), "anchor 0 is no day of a month: use 1 to 31");
+    assert_eq!(wrong("month", 32), "anchor 32 is no day of a month: use 1 to 31");
+    assert_eq!(wrong("week", 8), "anchor 8 is no day of a week: use 1 for Monday to 7 for Sunday");
     assert_eq!(wrong("day", 1), "anchor 1 is for weeks and months, and the window is one day");
 }
 

@@ -40,10 +40,10 @@ impl Unit {
         match self {
             Self::Week(_) if (1..=7).contains(&day) => Ok(Self::Week(day)),
             Self::Month(_) if (1..=31).contains(&day) => Ok(Self::Month(day)),
-            Self::Week(_) => Err(Error::invalid(format!(
-                "anchor {day} is no day of a week: allowed are 1 for Monday to 7 for Sunday"
-            ))),
-            Self::Month(_) => Err(Error::invalid(format!("anchor {day} is no day of a month: allowed are 1 to 31"))),
+            Self::Week(_) => {
+                Err(Error::invalid(format!("anchor {day} is no day of a week: use 1 for Monday to 7 for Sunday")))
+            }
+            Self::Month(_) => Err(Error::invalid(format!("anchor {day} is no day of a month: use 1 to 31"))),
             Self::Hour | Self::Day => Err(Error::invalid(format!(
                 "anchor {day} is for weeks and months, and the window is one {}",
                 self.name()

@@ -115,7 +115,7 @@ fn decoded(text: &[u8]) -> Option<Vec<u8>> {
         for (place, digit) in group.iter().enumerate() {
             bits |= sextet(*digit)? << (26 - 6 * place);
         }
-        // One digit is less than a byte.
+        // A single base64 digit is less than a byte.
         let length = group.len().checked_sub(1).filter(|length| *length > 0)?;
         bytes.extend_from_slice(&bits.to_be_bytes()[..length]);
     }

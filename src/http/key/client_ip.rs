@@ -287,7 +287,7 @@ impl ClientIp {
     fn walk(&self, peer: Option<IpAddr>, mut hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let (mut client, mut passed) = match peer {
             Some(peer) => (peer, 0),
-            // The first of the trusted proxies has no address.
+            // Over a Unix socket the nearest trusted proxy has no address.
             None if self.unix_socket || matches!(self.trust, Some(Trust::Hops(1..))) => (hops.next()??, 1),
             None => return None,
         };

@@ -36,7 +36,7 @@ pub(crate) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     Key::plain(&text, length)
 }
 
-/// Writes an address behind the kind, faster than `Display`. Returns the length of both.
+/// Appends an address to the kind, faster than `Display`. Returns the total length.
 fn write_v4(text: &mut [u8; 52], address: Ipv4Addr) -> usize {
     let mut end = KIND;
     for octet in address.octets() {
@@ -110,7 +110,7 @@ pub(crate) fn peer(parts: &Parts) -> Option<IpAddr> {
         return Some(peer.ip());
     }
     let peer = extensions.get::<SocketAddr>();
-    // A mock is the last, as in axum.
+    // Like axum, use a mock address only if there is no other.
     #[cfg(feature = "axum")]
     let peer = peer.or_else(|| extensions.get::<MockConnectInfo<SocketAddr>>().map(|MockConnectInfo(peer)| peer));
     peer.map(SocketAddr::ip)

@@ -33,7 +33,7 @@ impl Trust {
         if nets.is_empty() { Trust::Hops(0) } else { Trust::Nets(nets) }
     }
 
-    /// Returns `true` if clients anywhere may be among the proxies. Many smaller public networks are not noticed.
+    /// Returns `true` if clients anywhere may be among the proxies. Many small public networks are not detected.
     pub(super) fn is_of_anyone(&self) -> bool {
         // Public addresses are from `2000::/3`.
         let is_public = |net: &Ipv6Net| net.prefix_len() < 3 || net.network().segments()[0] >> 13 == 1;
@@ -90,7 +90,7 @@ impl ForwardHeader {
             .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
 
-    /// Returns the elements of a line, the right-most first. `None` is too long, and the last.
+    /// Returns the elements of a line, from right to left. `None` is an element that is too long. It ends the iteration.
     fn elements<'a>(&'a self, line: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
         let mut left = Some(line);
         iter::from_fn(move || {
@@ -132,7 +132,7 @@ fn last_comma_outside_quotes(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// Allowed between two parameters, with one semicolon.
+/// Separators of parameters: one semicolon and any white space.
 const BETWEEN: [char; 3] = [';', ' ', '\t'];
 
 fn forwarded_address(hop: &str) -> Option<IpAddr> {

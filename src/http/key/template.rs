@@ -29,7 +29,7 @@ pub(crate) fn normal(mut template: &str) -> &str {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// An escaped brace ends it.
+    /// Literal text, up to a parameter or through an escaped brace.
     Text(&'a str),
     /// The name in `{name}`, which takes a segment or the end of one.
     Parameter(&'a str),

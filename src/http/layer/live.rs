@@ -93,8 +93,8 @@ impl LiveLayer {
     ///
     /// # Errors
     ///
-    /// See [`RateLimitLayer::try_policy`]. Also if there are none in place of some. Then the policies in force stay. If
-    /// the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
+    /// See [`RateLimitLayer::try_policy`]. Also if `policies` is empty and the layer has policies. On an error
+    /// nothing changes. If the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
     /// `replace_client` replaces the client, too.
     ///
     /// # Examples
@@ -151,7 +151,7 @@ impl LiveLayer {
         let count = before.policies.len();
         if policies.is_empty() && count > 0 {
             return Err(Error::invalid(format!(
-                "no policies in place of {count}: nothing would be limited any more: use some; if that is meant, \
+                "no policies in place of {count}: nothing would be limited any more: at least one is needed; if that is meant, \
                  call remove_policies, or write policy = [] in the file"
             )));
         }

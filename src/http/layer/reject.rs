@@ -141,7 +141,7 @@ fn at_once(response: Response<Body>) -> Option<Response<Bytes>> {
     let size = body.size_hint().exact().and_then(|size| usize::try_from(size).ok());
     let read = size.map(|size| pin!(to_bytes(body, size)).poll(&mut Context::from_waker(Waker::noop())));
     if let Some(Poll::Ready(Ok(bytes))) = read {
-        // Removed because the server knows the length, and another one would end the connection.
+        // The server sets the length itself. A wrong length from the closure would break the connection.
         parts.headers.remove(CONTENT_LENGTH);
         parts.headers.remove(TRANSFER_ENCODING);
         return Some(Response::from_parts(parts, bytes));

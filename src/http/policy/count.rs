@@ -65,7 +65,7 @@ pub(crate) enum DeniedMark {
 
 #[derive(Clone)]
 enum CountBy {
-    /// Either failures count, or all else.
+    /// If `failed`, failures count. Otherwise all other responses count.
     Outcome { failed: bool },
     /// Errors of the inner service count.
     Head(Arc<dyn Fn(&Parts) -> bool + Send + Sync>),

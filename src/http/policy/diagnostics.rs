@@ -19,7 +19,7 @@ use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {
-    /// Lists of clients may be computed, and empty at times.
+    /// Empty allow and deny lists are no error, because lists may be computed.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
         let fault = fault.or_else(|| self.options.scope.fault());
@@ -56,7 +56,7 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// Closures and tiers may change the cost.
+    /// Closures and tiers may change the cost, so it is no error then.
     fn cost_fault(&self) -> Option<String> {
         let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
         let is_fixed = cost_by.is_none() && unit.is_none();
@@ -141,7 +141,7 @@ impl Policy {
         }
     }
 
-    /// Within `Router::nest` the path may be the route of another policy.
+    /// In a nested router, this path may be a valid route of another policy.
     pub(crate) fn warn_of_other_route(&self, policies: &[Self], parts: &Parts) {
         let Some(routes) = self.options.scope.routes.as_ref().filter(|_| !self.warned.route.load(Relaxed)) else {
             return;
@@ -151,7 +151,7 @@ impl Policy {
             return;
         };
         let mut others = policies.iter().filter_map(|policy| policy.options.scope.routes.as_ref());
-        // Clients may try any path that no route matches.
+        // Not logged if the layer has seen a route before: clients may request unknown paths.
         let is_unknown = matched.is_none() && self.warned.had_route.load(Relaxed);
         if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;

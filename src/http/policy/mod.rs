@@ -62,7 +62,8 @@ pub struct Policy {
     key: Option<Arc<dyn KeyExtractor>>,
     extractor: Arc<dyn KeyExtractor>,
     info: KeyInfo,
-    /// Client of address lists, with the settings of the layer's client. `None` without a layer, or axum.
+    /// Client of address lists, with the settings of the layer's client. `None` before the policy is added to a
+    /// layer, and without the feature `axum`.
     client: Option<Arc<dyn KeyExtractor>>,
     options: Options,
     warned: Arc<PolicyDiagnostics>,
@@ -257,7 +258,8 @@ impl Policy {
         [count, bans_on].into_iter().flatten().any(Count::awaits_refusals)
     }
 
-    /// Returns `true` if no units, slots or strikes depend on the response. A delay of the request may.
+    /// Returns `true` if no units, slots or strikes depend on the response. A delayed request can still have something
+    /// to settle.
     pub(crate) fn settles_nothing(&self) -> bool {
         let Options { bans_on, tier, .. } = &self.options;
         // A tier may have a quota of any kind.

@@ -15,11 +15,12 @@ const MAX_WAIT_MS: u64 = 500;
 
 pub(super) const MAX_IN_ROW: u64 = 5;
 
-/// If they are at least half of a window's calls. With 10% random failures, this opens the breaker in 7 of a million
-/// windows.
+/// Failures in a window that open the breaker, if they are at least half of its calls. With 10% random failures, this
+/// opens the breaker in 7 of a million windows.
 pub(super) const MAX_IN_WINDOW: u64 = 10;
 
-/// From the first failure on. With fewer than 20 calls a second, only failures in a row open the breaker.
+/// Length of a window, which starts with its first failure. With fewer than 20 calls a second, only failures in a row
+/// open the breaker.
 pub(super) const WINDOW_MS: u64 = 1_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +99,7 @@ pub(crate) struct Breaker {
 #[derive(Debug, Default)]
 struct BreakerCounts {
     recent: Recent,
-    /// Probes begun in a row, as far as they make waits longer.
+    /// Probes started since it opened, without those that were given up. Determines the next wait.
     probes: u32,
     in_flight: u32,
     /// Time of the next probe, even if earlier probes have no outcome by then.
@@ -205,7 +206,7 @@ impl Breaker {
         let probe_at = probe_at();
         if let Some(mut state) = self.lock_for(permit) {
             state.in_flight = state.in_flight.saturating_sub(1);
-            // It does not make waits longer.
+            // A probe that was given up does not lengthen the wait.
             state.probes = state.probes.saturating_sub(1);
             state.probe_at = state.probe_at.min(probe_at);
         }

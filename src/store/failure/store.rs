@@ -3,7 +3,7 @@
 //! A decision needs a permit of the breaker, calls the inner store with a deadline, and reports the outcome. The rules
 //! decide after a failure, and at once without a permit.
 //!
-//! A store with a timeout keeps deadlines by itself, so it gets one if the layer's timeout is shorter. For any other
+//! A store with a timeout keeps deadlines by itself, so it receives one if the layer's timeout is shorter. For any other
 //! store a tokio timer wraps its future. Probes run in a separate task.
 //!
 //! A pending call reports its outcome even if it is dropped, in the `Drop` of `Call`. A call that takes slots runs in a
@@ -83,7 +83,7 @@ impl FailureStore {
             self.without.stand_in(checks, &mut decided);
             return Deciding::Ready(decided);
         };
-        // A probe has a limit, whatever is set.
+        // A probe takes at most `MAX_PROBE`.
         let (budget, mode) =
             if permit.is_probe() { (self.budget.min(MAX_PROBE), AskMode::Probe) } else { (self.budget, ask.mode) };
         let is_shorter = self.own.is_some_and(|own| own > budget);
@@ -204,7 +204,7 @@ impl Future for Call {
 impl Drop for Call {
     fn drop(&mut self) {
         if let Some(permit) = self.permit {
-            // The next probe does not begin at once, because each probe waits for the store.
+            // Pause before the next probe, because each dropped probe was still waiting for the store.
             self.without.gave_up(permit, FIRST_WAIT_MS);
         }
     }

@@ -35,7 +35,7 @@ pub(super) struct Without {
     pub(super) local: MemoryStore,
     /// Start of the last outage that exceeded `allow_for`, plus 1, in milliseconds of the breaker.
     allowed_up_to: AtomicU64,
-    /// First and last failure of servers that reply otherwise, with pauses of at most `allow_for`.
+    /// First and last failure of servers that still reply, at most `allow_for` apart.
     streak: Mutex<Option<(Instant, Instant)>>,
     exceeded: Lines,
 }
@@ -85,7 +85,7 @@ impl Without {
         }
         self.breaker.telemetry.store_failed(error);
         let is_logged = if error.is_of_a_crowd() {
-            // No call was made that could have failed, and the next probe would wait as long.
+            // No call was made, so none failed. A probe right now would wait, too.
             self.gave_up(permit, FIRST_WAIT_MS);
             true
         } else if let Some(outage) = error.outage() {

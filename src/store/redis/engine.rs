@@ -173,7 +173,7 @@ const NOT_SHARED: [&str; 32] = [
 
 fn not_shared(command: &Cmd) -> Option<Error> {
     let Some(Arg::Simple(name)) = command.args_iter().next() else {
-        return Some(Error::invalid("the command is empty: use it a name"));
+        return Some(Error::invalid("the command is empty: it needs a name"));
     };
     let name = String::from_utf8_lossy(name).to_ascii_uppercase();
     let text = format!("{name} cannot share a connection with decisions: send it on one of your own");

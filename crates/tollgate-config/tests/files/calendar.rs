@@ -54,7 +54,7 @@ async fn tiers_count_by_the_same_calendar() {
 #[test]
 fn mistakes_in_a_calendar_name_their_line_and_column() {
     let unknown = ["time zone \"Europe/Berlim\" is not known to this system", "\"Europe/Berlin\"", "(column 8)"];
-    let month = ["anchor 32 is no day of a month: allowed are 1 to 31", "(column 10)"];
+    let month = ["anchor 32 is no day of a month: use 1 to 31", "(column 10)"];
     let quoted = ["policy.anchor: invalid type: string \"31\"", "a whole number without sign or quotes"];
     let zone = ["zone has no effect without a window of \"hour\", \"day\", \"week\" or \"month\""];
     for (window, lines, line, fragments) in [
@@ -64,7 +64,7 @@ fn mistakes_in_a_calendar_name_their_line_and_column() {
         ("month", "zone = \"UTC\"\nanchor = 32", 7, &month),
         ("month", "anchor = 288", 6, &["anchor 288 is no day of a month"]),
         ("month", "anchor = \"31\"", 6, &quoted),
-        ("week", "anchor = 8", 6, &["anchor 8 is no day of a week: allowed are 1 for Monday to 7 for Sunday"]),
+        ("week", "anchor = 8", 6, &["anchor 8 is no day of a week: use 1 for Monday to 7 for Sunday"]),
         ("day", "anchor = 1", 6, &["anchor 1 is for weeks and months, and the window is one day"]),
         ("30d", "zone = \"UTC\"", 6, &zone),
         ("Month", "", 5, &["policy.window: \"Month\" is not a duration"]),

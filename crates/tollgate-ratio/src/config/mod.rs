@@ -43,7 +43,7 @@ const MAX_KEYS: usize = 10_000_000;
 /// # let _ = store;
 ///
 /// let error = RatioConfig::from_toml("[ratios]\nshards = 17").expect_err("they are too many");
-/// assert_eq!(error.to_string(), "line 2: 17 shards are not allowed: allowed are 1 to 16 (column 10)");
+/// assert_eq!(error.to_string(), "line 2: 17 shards are not allowed: use 1 to 16 (column 10)");
 /// # Ok(())
 /// # }
 /// ```
@@ -141,7 +141,7 @@ impl RatioTable {
         let tick = self.tick.as_ref().map(|tick| tick.get_ref().0);
         let keys = |keys: u64| match usize::try_from(keys) {
             Ok(keys) if (1..=MAX_KEYS).contains(&keys) => Ok(keys),
-            _ => Err(Error::invalid(format!("keys {keys} is not allowed: allowed are 1 to {MAX_KEYS}"))),
+            _ => Err(Error::invalid(format!("keys {keys} is not allowed: use 1 to {MAX_KEYS}"))),
         };
         Ok(RatioConfig {
             tick: check(self.tick, |Period(tick)| check_tick(tick).map(|()| tick))?,

@@ -108,7 +108,7 @@ fn settings_outside_of_their_bounds_are_errors() {
     let builder = || RatioStore::builder(MemoryTally::new());
     let ms = Duration::from_millis;
     for (builder, text) in [
-        (builder().tick(ms(99)), "a tick of 99ms is not allowed: allowed are 100ms to 60s"),
+        (builder().tick(ms(99)), "a tick of 99ms is not allowed: use 100ms to 60s"),
         (builder().tick(ms(60_001)), "a tick of 60.001s"),
         (builder().tick(Duration::from_micros(100_500)), "in whole milliseconds"),
         (builder().ttl(ms(600_001)), "a ttl of 600.001s is longer than 600 ticks of 1s"),

@@ -266,7 +266,7 @@ impl RedisStoreBuilder {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
         if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || !self.prefix.bytes().all(plain) {
             return Err(Error::invalid(format!(
-                "key prefix {:?} is not allowed: allowed are 1 to {MAX_PREFIX} printable ASCII characters without braces",
+                "key prefix {:?} is not allowed: use 1 to {MAX_PREFIX} printable ASCII characters without braces",
                 self.prefix
             )));
         }
@@ -279,7 +279,7 @@ impl RedisStoreBuilder {
             ("calls in flight", self.calls.in_flight, MAX_IN_FLIGHT),
         ] {
             if !(1..=most).contains(&given) {
-                return Err(Error::invalid(format!("{given} {what} are not allowed: allowed are 1 to {most}")));
+                return Err(Error::invalid(format!("{given} {what} are not allowed: use 1 to {most}")));
             }
         }
         if self.sets_deny_cache && !self.has_deny_cache {
