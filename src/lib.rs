@@ -57,7 +57,7 @@
 //!
 //! # Features
 //!
-//! | feature | default | what it adds |
+//! | feature | default | adds |
 //! | --- | --- | --- |
 //! | `axum` | yes | the keys [`key::client_ip`], [`key::peer_ip`], [`key::route`] and [`key::path_param`]; the methods `client`, `ip`, `route` and `on_denied` of a layer (`on_denied_http` needs no axum) and [`Policy::routes`]; [`Decision`] and [`RateLimitHandle`] as extractors |
 //! | `tonic` | no | the peer's address from a tonic 0.14 server, for [`key::client_ip`] and [`key::peer_ip`]; enables `axum` |

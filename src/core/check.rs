@@ -70,7 +70,7 @@ impl Counter {
         &self.limit
     }
 
-    pub(crate) fn of_ban(&self, ban: &BanCheck) -> Self {
+    pub(crate) fn ban_counter(&self, ban: &BanCheck) -> Self {
         let quota = Quota::from_ban(&ban.ban);
         let made = ban.limit.clone().filter(|made| made.quota == quota && made.policy == *self.policy());
         Self::from_limit(made.unwrap_or_else(|| Limit::new(self.policy().clone(), quota)), self.key.clone())

@@ -14,7 +14,7 @@ use crate::core::call::CallId;
 /// An error of this crate: a setting that can never work, a store that could not decide, or a wait that ended in a
 /// denial.
 ///
-/// The message says what was given and what is allowed. [`source`](StdError::source) returns the cause, if there is
+/// The message names the value and the bounds. [`source`](StdError::source) returns the cause, if there is
 /// one. The alternate format (`{error:#}`) is one line without control characters, with the whole chain of causes:
 /// `cannot connect to Redis: Connection refused (os error 111)`.
 ///
@@ -87,7 +87,7 @@ impl Error {
     }
 
     #[cfg(any(feature = "redis", test))]
-    pub(crate) fn of_call(mut self, call: CallId) -> Self {
+    pub(crate) fn with_call(mut self, call: CallId) -> Self {
         self.call = OnceLock::from(call);
         self
     }

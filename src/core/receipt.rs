@@ -177,7 +177,7 @@ impl Receipt {
     }
 
     #[cfg(any(feature = "redis", test))]
-    pub(crate) fn of_call(self, call: Option<CallId>) -> Self {
+    pub(crate) fn with_call(self, call: Option<CallId>) -> Self {
         Self { call, ..self }
     }
 

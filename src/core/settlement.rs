@@ -131,8 +131,8 @@ impl Settlement {
         receipt.items().get(..self.check).unwrap_or_default()
     }
 
-    /// Bounds a refund or a renewal by the units taken; `None` if there is nothing to do.
-    pub(crate) fn of<'a>(&self, receipt: &'a Receipt) -> Option<(&'a ReceiptItem, Change)> {
+    /// Bounds a refund or a renewal by the units taken, or `None` if there is nothing to do.
+    pub(crate) fn bounded<'a>(&self, receipt: &'a Receipt) -> Option<(&'a ReceiptItem, Change)> {
         let taken = receipt.items().get(self.check)?;
         match self.change {
             Change::Refund(units) if units.min(taken.units) > 0 => {
@@ -152,7 +152,7 @@ impl Settlement {
         receipt: &Receipt,
         mut make: impl FnMut(&[ReceiptItem], &ReceiptItem, Change) -> ChangeResult,
     ) -> Vec<ChangeResult> {
-        let each = changes.iter().map(|settlement| match settlement.of(receipt) {
+        let each = changes.iter().map(|settlement| match settlement.bounded(receipt) {
             Some((taken, change)) => make(settlement.before(receipt), taken, change),
             None => settlement.nothing(receipt),
         });

@@ -104,7 +104,7 @@ impl LayerState {
             // Warned here because clients that are counted as their proxy are denied together.
             Policy::warn_of_proxy(&self.policies, parts);
         }
-        let mut response = self.responses.of(refusal, parts, |error| self.limits.store.next_probe(error));
+        let mut response = self.responses.response_to(refusal, parts, |error| self.limits.store.next_probe(error));
         if has_outer || parts.extensions.get::<AwaitsRefusals>().is_some() {
             response.extensions_mut().insert(DeniedMark::Inside);
         }

@@ -1,4 +1,4 @@
-//! Status service: shows clients what is left of their limits, and takes nothing.
+//! Status service: shows clients their remaining units, and takes nothing.
 //!
 //! The policies of the client are checked at cost 0, and the response is a JSON document with the numbers that headers
 //! would have now. It differs from a decision in two points. Methods and routes of policies do not matter, because the
@@ -35,7 +35,7 @@ use crate::store::{Ask, Store};
 
 const NOT_SHOWN: &str = "Limits are not shown to this client.";
 
-/// A [`Service`] that responds to each client with what is left of its limits, as JSON.
+/// A [`Service`] that responds to each client with its remaining units, as JSON.
 ///
 /// Created by [`LiveLayer::status_service`](crate::LiveLayer::status_service), for all clients, or by
 /// [`status_service_for`](crate::LiveLayer::status_service_for), for clients that a closure allows.
@@ -188,7 +188,7 @@ fn write_policy(json: &mut String, comma: &str, outcome: &Outcome, unit: Option<
 }
 
 impl LiveLayer {
-    /// Returns a service that shows each client what is left of its limits, and takes nothing.
+    /// Returns a service that shows each client its remaining units, and takes nothing.
     ///
     /// It is for a route such as `GET /rate_limit`, outside of this layer.
     ///

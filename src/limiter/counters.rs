@@ -67,7 +67,7 @@ impl Counters {
             }
             // The floor may be a share of the quota.
             if let Some(share) = rule_of(&check).and_then(Rule::reserve).filter(|_| check.floor > 0) {
-                check.floor = share.of(check.counter.quota());
+                check.floor = share.units(check.counter.quota());
             }
             // A denied permit is no strike, because clients do not choose its units. A banned key still gets none.
             check.cost(0).settles(Settles::ByOutcome).without_strikes()
@@ -218,7 +218,7 @@ fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
         check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
     }
     if check.floor > 0 {
-        check.floor = rule.reserve().map_or(0, |share| share.of(check.counter.quota()));
+        check.floor = rule.reserve().map_or(0, |share| share.units(check.counter.quota()));
     }
     Some(check)
 }

@@ -83,10 +83,10 @@ type DecidingStore = Arc<FailureStore>;
 ///
 /// A mistake in the first two is no error, but another counter, which has everything left.
 ///
-/// [`peek`](Self::peek) shows what is left and whether a key is banned. [`reset`](Self::reset) resets its counters.
-/// [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other processes may
-/// deny the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the keys that are
-/// limited or banned.
+/// [`peek`](Self::peek) shows the remaining units and whether a key is banned. [`reset`](Self::reset) resets its
+/// counters. [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other
+/// processes may deny the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the
+/// keys that are limited or banned.
 ///
 /// ```
 /// use std::time::Duration;
@@ -346,7 +346,7 @@ impl Limiter {
         }
     }
 
-    /// Returns what a key has left of every rule, without taking anything.
+    /// Returns the remaining units of a key in every rule, without taking anything.
     ///
     /// A key that was never used has everything left. So has a key of another kind, window or store prefix, because
     /// these are other counters.

@@ -109,7 +109,7 @@ impl CheckDraft {
         let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
         let counter = Counter::from_limit(self.limit, key);
         let quota = counter.quota();
-        let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.of(quota));
+        let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.units(quota));
         let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));
         Check { counter, cost: self.cost, floor, mode: rule.mode(), settles, ban }
     }

@@ -298,7 +298,7 @@ impl Share {
     }
 
     /// Returns the units that must remain after a check that is not critical, rounded up.
-    pub(crate) fn of(self, quota: &Quota) -> u64 {
+    pub(crate) fn units(self, quota: &Quota) -> u64 {
         let kept = (u128::from(quota.capacity()) * u128::from(self.0)).div_ceil(u128::from(MILLION));
         u64::try_from(kept).unwrap_or(u64::MAX)
     }

@@ -8,7 +8,7 @@ pub(super) fn settle_each(
     changes: &[Settlement],
     mut settle: impl FnMut(&[ReceiptItem], &ReceiptItem, Change) -> Settling,
 ) -> Settling {
-    let each = changes.iter().map(|settlement| match settlement.of(receipt) {
+    let each = changes.iter().map(|settlement| match settlement.bounded(receipt) {
         Some((taken, change)) => settle(settlement.before(receipt), taken, change),
         None => MaybeFuture::Ready(Ok(vec![settlement.nothing(receipt)])),
     });

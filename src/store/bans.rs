@@ -17,7 +17,7 @@ pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
         return Cow::Borrowed(checks);
     }
     let ban_of = |check: &Check| {
-        let counter = check.counter.of_ban(check.ban.as_deref()?);
+        let counter = check.counter.ban_counter(check.ban.as_deref()?);
         let (cost, mode) = (check.strikes().into(), check.mode);
         Some(Check { counter, cost, floor: 0, mode, settles: Settles::AsTaken, ban: None })
     };
@@ -35,7 +35,7 @@ pub(super) fn changed(taken: &ReceiptItem, change: Change) -> (Cow<'_, ReceiptIt
         Change::Lift => (ANY, Change::Reset),
         _ => return (Cow::Borrowed(taken), change),
     };
-    (Cow::Owned(ReceiptItem::new(taken.counter.of_ban(&BanCheck::new(ban)), 0, taken.stamp)), change)
+    (Cow::Owned(ReceiptItem::new(taken.counter.ban_counter(&BanCheck::new(ban)), 0, taken.stamp)), change)
 }
 
 pub(super) fn ban_before<'a>(checks: &[Check], steps: &'a [Step], index: usize) -> Option<&'a Step> {

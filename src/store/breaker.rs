@@ -160,7 +160,7 @@ pub(crate) struct Outage {
 
 impl Error {
     #[cfg(feature = "cluster")]
-    pub(crate) fn of_one_server(self, outage: Outage) -> Self {
+    pub(crate) fn for_one_server(self, outage: Outage) -> Self {
         self.with_detail(outage)
     }
 

@@ -113,7 +113,7 @@ impl Times {
 
     #[inline]
     pub(crate) fn ticks(self, quota: &Quota) -> u64 {
-        quota.tick().of(if quota.is_aligned() { self.wall } else { self.now })
+        quota.tick().ticks_in(if quota.is_aligned() { self.wall } else { self.now })
     }
 }
 

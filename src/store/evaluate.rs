@@ -158,7 +158,7 @@ pub(super) fn adjustment(before: &[ReceiptItem], taken: &ReceiptItem, change: Ch
 }
 
 /// The target of a change outside of decisions: nothing was taken, and no stamp limits the change.
-pub(super) fn of_any(counter: &Counter) -> ReceiptItem {
+pub(super) fn untaken(counter: &Counter) -> ReceiptItem {
     ReceiptItem { counter: counter.clone(), units: 0, floor: 0, stamp: algorithm::NEVER }
 }
 

@@ -95,7 +95,7 @@ pub trait Store: Send + Sync + 'static {
     /// them.
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>>;
 
-    /// Makes `changes`, at least one, to what a decision took. Returns the result of each, in their order.
+    /// Makes `changes`, at least one, to the units that a decision took. Returns the result of each, in their order.
     ///
     /// Slots of a [concurrency](crate::Quota::concurrency) are released by [`Change::Refund`] and kept from expiring by
     /// [`Change::Renew`], in settlements with separate receipts. If a store makes no renewals, slots that are held for

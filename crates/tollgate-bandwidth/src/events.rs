@@ -46,13 +46,13 @@ impl Metrics {
 
     pub(crate) fn portion_decided(&self, decision: &Decision) {
         #[cfg(feature = "metrics")]
-        self.of(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
+        self.series(decision).for_each(|series| series.portions[usize::from(!decision.is_allowed())].increment(1));
     }
 
     pub(crate) fn portion_closed(&self, decision: &Decision, passed: u64, refunded: u64) {
         #[cfg(feature = "metrics")]
         if decision.source() != Source::FailOpen {
-            for series in self.of(decision) {
+            for series in self.series(decision) {
                 series.units[0].increment(passed);
                 series.units[1].increment(refunded);
             }
@@ -72,7 +72,7 @@ impl Metrics {
 
 #[cfg(feature = "metrics")]
 impl Metrics {
-    fn of(&self, decision: &Decision) -> impl Iterator<Item = &Series> {
+    fn series(&self, decision: &Decision) -> impl Iterator<Item = &Series> {
         decision.outcomes().iter().filter_map(|outcome| self.named(outcome.policy()))
     }
 

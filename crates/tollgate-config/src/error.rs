@@ -25,7 +25,7 @@ impl Fault {
         Self(field.span(), message.to_string())
     }
 
-    pub(super) fn of_tier<T>(self, name: &str, limit: &Spanned<T>) -> Self {
+    pub(super) fn in_tier<T>(self, name: &str, limit: &Spanned<T>) -> Self {
         Self(limit.span(), format!("tier {name:?}: {}", self.1))
     }
 }

@@ -258,7 +258,7 @@ impl PolicyTable {
                 (tier, Units::Fixed(limit)) => {
                     let tier_name = header_value("tiers", tier).at(name)?.as_bytes().to_owned();
                     let quota = self.quota(&Spanned::new(value.span(), *limit));
-                    let quota = quota.map_err(|fault| fault.of_tier(tier, value))?;
+                    let quota = quota.map_err(|fault| fault.in_tier(tier, value))?;
                     let (capacity, least) = (quota.capacity(), self.least());
                     if least > capacity {
                         let message = format!(

@@ -41,7 +41,7 @@ struct Callers {
     listed: Vec<(u64, u64)>,
     /// Units of each caller in the last tick, ascending.
     last: Vec<u64>,
-    /// Units in a tick up to which each caller is allowed; `None` before it was computed, or if nothing is dropped.
+    /// Units in a tick up to which each caller is allowed, or `None` before it was computed, or if nothing is dropped.
     level: Option<f64>,
 }
 

@@ -136,8 +136,8 @@ impl RatioStore {
         })
     }
 
-    /// Returns the number of processes that reported in the last tick; `None` if it is unknown, before the first totals
-    /// and a TTL after the last ones.
+    /// Returns the number of processes that reported in the last tick, or `None` if it is unknown, before the first
+    /// totals and a TTL after the last ones.
     pub fn live(&self) -> Option<u64> {
         self.shared.live(Instant::now())
     }

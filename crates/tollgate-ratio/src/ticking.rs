@@ -24,7 +24,7 @@ struct Ticking {
     weak: Weak<RatioInner>,
     /// Microseconds at which the next task may start. Another value means that this task was replaced.
     until: u64,
-    /// Microseconds of the tally's clock at the start of the store; `None` before it has replied.
+    /// Microseconds of the tally's clock at the start of the store, or `None` before it has replied.
     epoch: Option<u64>,
     last: u64,
     outage: Option<(Instant, bool)>,

@@ -219,7 +219,7 @@ mod tests {
 
     const MAX_PERIOD: Duration = Duration::from_secs((1 << 41) / 1_000);
 
-    fn of(quota: &Quota) -> Result<u64, Error> {
+    fn emission_interval(quota: &Quota) -> Result<u64, Error> {
         interval(quota, false, false, Settles::default())
     }
 
@@ -232,18 +232,19 @@ mod tests {
             for window in windows.into_iter().filter(|window| limit <= 1_000 * window) {
                 let Ok(quota) = Quota::try_token_bucket(limit, Duration::from_secs(window)) else { continue };
                 let most = (0..52).rev().find_map(|bits| quota.try_burst(1 << bits).ok()).unwrap_or(quota);
-                let interval = of(&most).unwrap();
+                let interval = emission_interval(&most).unwrap();
                 let full = i64::try_from(most.capacity() * interval).unwrap();
-                // What is kept, and one more capacity on top before that is refused.
+                // The units that are counted, and at most one more capacity on top.
                 assert!(year_2100.checked_add(full).and_then(|time| time.checked_add(full)).is_some(), "{most}");
             }
         }
-        assert!(of(&longest).is_ok());
+        assert!(emission_interval(&longest).is_ok());
     }
 
     #[test]
     fn the_interval_is_the_modules() {
-        let interval = |limit, seconds| of(&Quota::token_bucket(limit, Duration::from_secs(seconds))).unwrap();
+        let interval =
+            |limit, seconds| emission_interval(&Quota::token_bucket(limit, Duration::from_secs(seconds))).unwrap();
         assert_eq!(interval(10, 60), 6_000_000_000);
         assert_eq!(interval(3, 1), 333_333_333);
         assert_eq!(interval(1_000, 1), 1_000_000);

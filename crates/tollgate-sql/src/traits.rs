@@ -126,7 +126,7 @@ pub trait StateTx: Send + 'static {
 pub struct Loaded<T> {
     /// Time of the database's clock, since the Unix epoch. It counts in microseconds, and stops in 2077.
     pub now: Duration,
-    /// The state of each id, in the order of the ids; `None` if there is no state, or it has expired.
+    /// The state of each id, in the order of the ids, or `None` if there is no state, or it has expired.
     pub states: Vec<Option<Vec<u8>>>,
     /// The transaction that will commit the new states.
     pub tx: T,

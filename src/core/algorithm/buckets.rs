@@ -25,14 +25,14 @@ use super::state::{Adjusted, Adjustment, CounterState, EXACT, NEVER, QuotaParams
 
 /// Level in parts; `u64` where it suffices, because its arithmetic is faster.
 trait Level: Copy + Ord + From<u64> + Into<u128> + Add<Output = Self> + Sub<Output = Self> {
-    fn of(units: u64, window: u64) -> Self;
+    fn new(units: u64, window: u64) -> Self;
     fn saturating_less(self, other: Self) -> Self;
     fn divided(self, by: u64) -> u64;
     fn divided_up(self, by: u64) -> u64;
 }
 
 impl Level for u64 {
-    fn of(units: u64, window: u64) -> Self {
+    fn new(units: u64, window: u64) -> Self {
         units.saturating_mul(window)
     }
 
@@ -50,7 +50,7 @@ impl Level for u64 {
 }
 
 impl Level for u128 {
-    fn of(units: u64, window: u64) -> Self {
+    fn new(units: u64, window: u64) -> Self {
         Self::from(units) * Self::from(window)
     }
 
@@ -105,18 +105,18 @@ fn decide_in<L: Level>(
     let (time, mut level, found) = read::<L>(state, now, rule);
     let lag = time - now;
     let ticks = |level: L| (lag + ticks(level, limit)).min(NEVER - 1);
-    let room = |cost| L::of(capacity - floor - if in_line { 1 } else { cost }, window);
+    let room = |cost| L::new(capacity - floor - if in_line { 1 } else { cost }, window);
     let mut delay = 0;
     let fits = cost == 0 || (cost + floor <= capacity && level <= room(cost));
     if fits {
         // Up to there a request does not wait for its slot.
-        let free = L::of(at_once - 1, window);
+        let free = L::new(at_once - 1, window);
         if in_line && cost > 0 && level > free {
             delay = ticks(level - free);
         }
-        level = level + L::of(cost, window);
+        level = level + L::new(cost, window);
     }
-    let remaining = L::of(capacity, window).saturating_less(level).divided(window).saturating_sub(floor);
+    let remaining = L::new(capacity, window).saturating_less(level).divided(window).saturating_sub(floor);
     let need = if fits { 1 } else { cost };
     let mut wait = 0;
     if !fits || remaining == 0 {
@@ -145,13 +145,13 @@ fn adjust_in<L: Level>(
     } else {
         if stamp != NEVER {
             // Units that were refilled since then are in the bucket already.
-            refilled = L::of(time.saturating_sub(stamp), limit);
+            refilled = L::new(time.saturating_sub(stamp), limit);
         }
         refund = refund.min(used.max(most));
     }
-    let kept = level.saturating_less(L::of(refund, window).saturating_less(refilled));
-    let added = charge.min(L::of(most, window).saturating_less(kept).divided(window));
-    let changed = kept + L::of(added, window);
+    let kept = level.saturating_less(L::new(refund, window).saturating_less(refilled));
+    let added = charge.min(L::new(most, window).saturating_less(kept).divided(window));
+    let changed = kept + L::new(added, window);
     let reset = (time - now + ticks(changed, limit)).min(NEVER - 1);
     let units = if charge > 0 { added } else { (level - kept).divided_up(window) };
     Adjusted::new(units, changed != level, write(time, changed, window), reset)
@@ -161,12 +161,14 @@ fn read<L: Level>(state: Option<&CounterState>, now: u64, rule: QuotaParams) -> 
     let (state, found) = CounterState::read(state, now, rule.window);
     let (time, level) = match *state.unwrap_or(&CounterState::Level { time: now, amount: 0 }) {
         CounterState::Level { time, amount } => (time, amount.into()),
-        CounterState::Wide { time, units, parts } if rule.is_wide() => (time, L::of(units, rule.window) + parts.into()),
+        CounterState::Wide { time, units, parts } if rule.is_wide() => {
+            (time, L::new(units, rule.window) + parts.into())
+        }
         // Its limit was larger. The largest level by which times are exact is no less than this rule's deepest debt.
         CounterState::Wide { time, .. } => (time, (EXACT - 1 - rule.window).into()),
         _ => (now, L::from(0)),
     };
-    (time.max(now), level.saturating_less(L::of(now.saturating_sub(time), rule.limit)), found)
+    (time.max(now), level.saturating_less(L::new(now.saturating_sub(time), rule.limit)), found)
 }
 
 fn write<L: Level>(time: u64, level: L, window: u64) -> CounterState {

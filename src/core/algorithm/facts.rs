@@ -193,7 +193,7 @@ pub(crate) enum Capacity {
 
 impl Capacity {
     /// A queue without places has a capacity of 1: the request that leaves at once.
-    pub(crate) const fn of(self, limit: u64) -> u64 {
+    pub(crate) const fn for_limit(self, limit: u64) -> u64 {
         match self {
             Self::Limit | Self::Burst => limit,
             Self::Queue => 1,

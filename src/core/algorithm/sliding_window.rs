@@ -28,7 +28,7 @@ pub(super) fn decide(state: Option<&CounterState>, now: u64, rule: QuotaParams, 
     if !fits || remaining == 0 {
         wait = NEVER;
         if need + floor <= limit {
-            wait = start + room_after(count, previous, window, limit - floor - need) - now;
+            wait = start + time_until_at_most(count, previous, window, limit - floor - need) - now;
         }
     }
     let mut reset = 0;
@@ -78,18 +78,18 @@ fn current(state: Option<&CounterState>, now: u64, window: u64) -> (u64, u64, u6
     (time, 0, 0, found)
 }
 
-/// Ticks from the start of the window until at most `room` units are counted, which must not be so already: else a
+/// Ticks from the start of the window until at most `max` units are counted, which must not be so already: else a
 /// divisor is 0.
 ///
 /// In closed form: `floor(p * (w - e) / w) <= a` holds from `e = w - ceil((a + 1) * w / p) + 1` on.
 ///
 /// `p` is the previous count, `w` the window, `e` the ticks since its start, and `a` its units that leave space:
-/// `room - count` in this window, or, if the count alone is above `room`, `room` in the next window, whose previous
+/// `max - count` in this window, or, if the count alone is above `max`, `max` in the next window, whose previous
 /// count it will be.
-fn room_after(count: u64, previous: u64, window: u64, room: u64) -> u64 {
-    if count <= room {
-        let elapsed = window + 1 - mul_div_ceil(room - count + 1, window, previous);
+fn time_until_at_most(count: u64, previous: u64, window: u64, max: u64) -> u64 {
+    if count <= max {
+        let elapsed = window + 1 - mul_div_ceil(max - count + 1, window, previous);
         return elapsed.min(window);
     }
-    2 * window + 1 - mul_div_ceil(room + 1, window, count)
+    2 * window + 1 - mul_div_ceil(max + 1, window, count)
 }

@@ -146,7 +146,7 @@ impl Adjustment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Adjusted {
     pub(crate) units: u64,
-    /// New state and the time until it resets; `None` if there is nothing to write.
+    /// New state and the time until it resets, or `None` if there is nothing to write.
     pub(crate) state: Option<(CounterState, u64)>,
 }
 

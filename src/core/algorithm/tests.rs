@@ -130,7 +130,7 @@ struct AnyCounter {
 
 impl AnyCounter {
     fn now(&self) -> u64 {
-        self.quota.tick().of(self.now_us)
+        self.quota.tick().ticks_in(self.now_us)
     }
 
     fn meets(&mut self, event: &Event) {
@@ -158,7 +158,7 @@ impl AnyCounter {
         let (quota, now) = (&self.quota, self.now());
         for cost in [1, quota.capacity()] {
             let wait = wait_as_told(quota, self.state.as_ref(), now, cost);
-            let is_far = now >= quota.tick().of(LATEST_US / 2);
+            let is_far = now >= quota.tick().ticks_in(LATEST_US / 2);
             assert!(wait < NEVER || is_far || !state_is_own, "{quota} never admits {cost}: {:?}", self.state);
         }
     }
@@ -237,7 +237,7 @@ proptest! {
         };
         let mut state = None;
         for (place, quota) in [quota].into_iter().chain(others.into_iter().map(other)).enumerate() {
-            let looked = quota.decide(state.as_ref(), quota.tick().of(start), 0, 0);
+            let looked = quota.decide(state.as_ref(), quota.tick().ticks_in(start), 0, 0);
             prop_assert!(looked.fits && looked.remaining <= quota.capacity());
             let mut counter = AnyCounter { quota, state, now_us: start };
             for event in &events {

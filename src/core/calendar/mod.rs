@@ -52,7 +52,7 @@ use crate::core::error::built;
 /// use tollgate::policy::Calendar;
 /// use tollgate::Quota;
 ///
-/// // What a customer pays for, from the day the contract began.
+/// // A customer's billing period, from the day the contract began.
 /// let billing = Calendar::monthly("Europe/Berlin")?.anchor(31);
 /// let quota = Quota::calendar_window(100_000, billing);
 /// assert_eq!(quota.calendar(), Some(billing));
@@ -82,7 +82,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn hourly(zone: &str) -> Result<Self, Error> {
-        zoned::of(Unit::Hour, zone)
+        zoned::calendar(Unit::Hour, zone)
     }
 
     /// The days of a time zone.
@@ -91,7 +91,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn daily(zone: &str) -> Result<Self, Error> {
-        zoned::of(Unit::Day, zone)
+        zoned::calendar(Unit::Day, zone)
     }
 
     /// The weeks of a time zone, from Monday.
@@ -100,7 +100,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn weekly(zone: &str) -> Result<Self, Error> {
-        zoned::of(Unit::Week(1), zone)
+        zoned::calendar(Unit::Week(1), zone)
     }
 
     /// The months of a time zone, from the 1st.
@@ -109,7 +109,7 @@ impl Calendar {
     ///
     /// If the system has no such zone, or the process has made 65,535 calendars.
     pub fn monthly(zone: &str) -> Result<Self, Error> {
-        zoned::of(Unit::Month(1), zone)
+        zoned::calendar(Unit::Month(1), zone)
     }
 
     /// Sets the day on which weeks begin, 1 (Monday) to 7 (Sunday), or months, 1 to 31.

@@ -24,7 +24,7 @@ const NO_ZONES: [&str; 4] = ["Etc/Unknown", "Factory", "localtime", "posixrules"
 
 static MADE: Mutex<(BTreeMap<&'static str, &'static Zoned>, u16)> = Mutex::new((BTreeMap::new(), 0));
 
-pub(super) fn of(unit: Unit, zone: &str) -> Result<Calendar, Error> {
+pub(super) fn calendar(unit: Unit, zone: &str) -> Result<Calendar, Error> {
     let found = if zone.eq_ignore_ascii_case("UTC") { Ok(TimeZone::UTC) } else { TimeZone::get(zone) };
     let found = found.map_err(|error| no_zone(zone).with_source(error))?;
     if NO_ZONES.iter().any(|other| other.eq_ignore_ascii_case(zone)) {

@@ -73,7 +73,7 @@ impl Quota {
         if limit > most {
             return Err(Fault::large_limit(algorithm, limit, most));
         }
-        let (capacity, extra) = (facts.capacity.of(limit), if facts.held { HOLD } else { 0 });
+        let (capacity, extra) = (facts.capacity.for_limit(limit), if facts.held { HOLD } else { 0 });
         Ok(Self { algorithm, limit, window, tick, capacity, extra, calendar: None })
     }
 
@@ -214,7 +214,7 @@ impl Quota {
         let exact = self.algorithm.most_units(self.window);
         #[allow(clippy::cast_possible_truncation, reason = "the smaller one is below 2^52")]
         let most = if repaid < exact as u128 { repaid as u64 } else { exact };
-        let default = self.facts().capacity.of(self.limit);
+        let default = self.facts().capacity.for_limit(self.limit);
         if most < default { default } else { most }
     }
 }

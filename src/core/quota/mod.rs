@@ -181,7 +181,7 @@ impl Tick {
         }
     }
 
-    pub(crate) const fn of(self, micros: u64) -> u64 {
+    pub(crate) const fn ticks_in(self, micros: u64) -> u64 {
         match self {
             Tick::Micro => micros,
             Tick::Milli => micros / 1_000,

@@ -283,7 +283,7 @@ impl RateLimitHandle {
     /// use std::time::Duration;
     /// use tollgate::{Error, Key, Policy, Quota, RateLimitHandle};
     ///
-    /// /// How long a user has to wait before the next export; `None` if it is now.
+    /// /// How long a user has to wait before the next export, or `None` if it is now.
     /// async fn wait_of(limits: &RateLimitHandle, user: &str) -> Result<Option<Duration>, Error> {
     ///     let policy = Policy::new("export", Quota::per_hour(4)).cost(2);
     ///     Ok(limits.check(&policy, &Key::new("user", user)).await?.retry_after())

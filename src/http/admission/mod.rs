@@ -62,7 +62,7 @@ impl Admission {
         match deciding {
             Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, timer, decided))),
             Deciding::Waits(call) => {
-                let call = call.of(checks.drain(..).collect());
+                let call = call.with_checks(checks.drain(..).collect());
                 Admission::Deciding { call, places, timer }
             }
         }

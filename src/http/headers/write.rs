@@ -163,7 +163,7 @@ impl HeaderWriter {
     }
 
     /// `wait` is in seconds.
-    pub(crate) fn of_document(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
+    pub(crate) fn problem_headers(&self, decision: &Decision, later: u64, wait: Option<u64>) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(MAX_FIELDS);
         headers.insert(CONTENT_TYPE, PROBLEM);
         headers.insert(CACHE_CONTROL, NO_STORE);

@@ -76,7 +76,7 @@ fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<
     // A proxy may have joined lines.
     let separates = |byte: &u8| *byte == b',' || !byte.is_ascii();
     let is_joined = |line: &[u8]| line.split(separates).skip(1).any(|part| after(trimmed(part), scheme).is_some());
-    match pick.of(lines().map(|line| after(line, scheme)))?.flatten() {
+    match pick.pick(lines().map(|line| after(line, scheme)))?.flatten() {
         Some(found) if is_one(found) => Ok(Some(found)),
         None if !lines().any(is_joined) => Ok(None),
         _ => Err(Ambiguous),

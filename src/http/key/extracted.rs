@@ -110,13 +110,13 @@ impl From<Key> for Extracted {
 
 impl From<String> for Extracted {
     fn from(text: String) -> Self {
-        of_text(text)
+        text_key(text)
     }
 }
 
 impl From<&'static str> for Extracted {
     fn from(text: &'static str) -> Self {
-        of_text(text)
+        text_key(text)
     }
 }
 
@@ -138,9 +138,9 @@ impl From<IpAddr> for Extracted {
     }
 }
 
-fn of_text(text: impl AsRef<[u8]>) -> Extracted {
+fn text_key(text: impl AsRef<[u8]>) -> Extracted {
     let key = Key::new(KIND, &text);
-    if Key::is_hash(key.value()) { Secret::of(key, text).into() } else { Extracted::Key(key) }
+    if Key::is_hash(key.value()) { Secret::from_parts(key, text).into() } else { Extracted::Key(key) }
 }
 
 impl<T: Into<Extracted>> From<Option<T>> for Extracted {
@@ -208,10 +208,10 @@ pub struct Secret {
 impl Secret {
     /// Creates the same key as [`Key::hashed`], and keeps the value.
     pub fn new(kind: &str, value: impl AsRef<[u8]>) -> Self {
-        Self::of(Key::hashed(kind, &value), value)
+        Self::from_parts(Key::hashed(kind, &value), value)
     }
 
-    fn of(key: Key, value: impl AsRef<[u8]>) -> Self {
+    fn from_parts(key: Key, value: impl AsRef<[u8]>) -> Self {
         let mut offered = RawValues::default();
         offered.push(value);
         Self { key, offered }

@@ -45,7 +45,7 @@ pub(super) enum Pick {
 }
 
 impl Pick {
-    pub(super) fn of<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
+    pub(super) fn pick<T: PartialEq>(self, values: impl Iterator<Item = T>) -> Result<Option<T>, Ambiguous> {
         if self == Pick::Same { same(values) } else { Ok(self.one_of(values)) }
     }
 

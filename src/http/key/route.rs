@@ -75,7 +75,7 @@ pub(super) fn template(parts: &Parts) -> &str {
 }
 
 pub(super) fn param_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<'a> {
-    let value = choices.pick.of(values(parts, name).into_iter())?;
+    let value = choices.pick.pick(values(parts, name).into_iter())?;
     value.map(|text| text.map(|text| choices.form(bytes(text))).ok_or(Ambiguous)).transpose()
 }
 

@@ -298,7 +298,7 @@ impl ValueKey {
         let choices = &self.choices;
         match &self.source {
             ValueSource::Header(name) => {
-                choices.pick.of(lines(&parts.headers, name).map(|line| choices.form(Cow::Borrowed(line))))
+                choices.pick.pick(lines(&parts.headers, name).map(|line| choices.form(Cow::Borrowed(line))))
             }
             ValueSource::Cookie(name) => cookie_value(choices, name, parts),
             ValueSource::Query(name) => query_value(choices, name, parts),
@@ -357,7 +357,7 @@ fn query_value<'a>(choices: &'a Choices, name: &str, parts: &'a Parts) -> Value<
     if query.contains(';') && !values(query).eq(query.split(';').flat_map(values)) {
         return Err(super::Ambiguous);
     }
-    choices.pick.of(values(query))
+    choices.pick.pick(values(query))
 }
 
 /// Decodes a form's name or value: <https://url.spec.whatwg.org/#urlencoded-parsing>.

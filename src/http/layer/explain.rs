@@ -52,18 +52,18 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
         Resolved::Check(check) => {
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
             let effect = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
-            (effect, of_check(&check, policy).map(Into::into))
+            (effect, why_checked(&check, policy).map(Into::into))
         }
         Resolved::Skip(Skip::Scope) => (PolicyEffect::Skips, Some(policy.options().scope.why_not(parts))),
-        Resolved::Skip(skip) => (PolicyEffect::Skips, Some(of_skip(skip).into())),
+        Resolved::Skip(skip) => (PolicyEffect::Skips, Some(why_skipped(skip).into())),
         Resolved::Waiting(_) => (PolicyEffect::Waits, Some("its key, or its quota, is looked up".into())),
-        Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(of_refusal(&refusal).into())),
+        Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(why_refused(&refusal).into())),
     };
     let rule = policy.rule();
     PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), effect, why }
 }
 
-fn of_check(check: &Check, policy: &Policy) -> Option<&'static str> {
+fn why_checked(check: &Check, policy: &Policy) -> Option<&'static str> {
     match check.counter.key().as_str() {
         _ if check.is_only_for_ban() => Some("looks only for a ban of the key, as it does not apply"),
         _ if !policy.has_key() => Some("it has no key, so all requests share this counter"),
@@ -82,7 +82,7 @@ fn has_no_tier(policy: &Policy, check: &Check) -> bool {
     matches!(tier, Some(MaybeFuture::Ready(Err(_))))
 }
 
-fn of_skip(skip: Skip) -> &'static str {
+fn why_skipped(skip: Skip) -> &'static str {
     match skip {
         Skip::Scope => "it does not apply",
         Skip::Preflight => "CORS preflights are not counted",
@@ -94,7 +94,7 @@ fn of_skip(skip: Skip) -> &'static str {
     }
 }
 
-fn of_refusal(refusal: &Refusal) -> &'static str {
+fn why_refused(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::Refused(_) => "refused by a decision",
         Refusal::Rejected(_) => "refused by the extractor of its key",
@@ -226,7 +226,7 @@ impl PolicyExplanation {
         self.effect == PolicyEffect::Refuses
     }
 
-    /// Returns why the policy does not apply, or what is special. `None` if it counts the request by its own key.
+    /// Returns why the policy does not apply, or a remark. `None` if it counts the request by its own key.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }

@@ -242,7 +242,7 @@ impl Policy {
     ///
     /// let number = |line: &HeaderValue| line.to_str().ok()?.parse().ok();
     /// let policy = Policy::new("api", Quota::per_minute(600)).cost_if_certain(move |parts| {
-    ///     // What is no number is more than any quota holds.
+    ///     // Text that is no number costs more than any quota holds.
     ///     let costs = parts.headers.get_all("x-cost").iter().map(|line| number(line).unwrap_or(u64::MAX).max(1));
     ///     let (least, most) = costs.fold((u64::MAX, 1), |(least, most), cost| (least.min(cost), most.max(cost)));
     ///     if least >= most { Ok(most) } else { Err(most) }

@@ -76,7 +76,7 @@ impl Responses {
     }
 
     /// `next_probe` returns how long the failed store is not called, for `Retry-After`.
-    pub(crate) fn of(
+    pub(crate) fn response_to(
         &self,
         refusal: Refusal,
         parts: &Parts,
@@ -119,7 +119,7 @@ impl Responses {
         let denial = Denial { reason, status, retry_after, later: self.headers.headers().later() };
         match self.ask(parts, &denial) {
             Some(response) => {
-                let headers = self.headers.of_document(decision, denial.later, denial.retry_after_secs());
+                let headers = self.headers.problem_headers(decision, denial.later, denial.retry_after_secs());
                 self.expose(with_headers(response, headers), decision)
             }
             None if is_grpc => {
@@ -159,7 +159,7 @@ impl Responses {
         let document = problem::quota_exceeded(wait, is_guess, decision.is_banned(), shown.map(Outcome::policy));
         let mut response = Response::new(document);
         *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
-        *response.headers_mut() = self.headers.of_document(decision, later, wait);
+        *response.headers_mut() = self.headers.problem_headers(decision, later, wait);
         self.expose(response, decision)
     }
 

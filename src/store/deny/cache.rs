@@ -231,7 +231,7 @@ impl<S: Store> Store for DenyCache<S> {
             // An empty receipt may be of a cached denial, which the inner store does not know.
             return MaybeFuture::Ready(Ok(changes.iter().map(|settlement| settlement.nothing(&receipt)).collect()));
         }
-        let taken = changes.iter().filter_map(|settlement| settlement.of(&receipt));
+        let taken = changes.iter().filter_map(|settlement| settlement.bounded(&receipt));
         let counters: SmallVec<[(Counter, Change); 1]> =
             taken.map(|(taken, change)| (taken.counter.clone(), change)).collect();
         let refusals = Arc::clone(&self.refusals);

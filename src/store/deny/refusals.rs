@@ -24,7 +24,7 @@ use crate::core::algorithm::{DenialScope, mul_div_ceil};
 use crate::core::decision::{Decision, Outcome, Source};
 use crate::store::bans::changed;
 use crate::store::clock::{Clock, micros};
-use crate::store::evaluate::of_any;
+use crate::store::evaluate::untaken;
 use crate::store::map::{Fingerprint, Fingerprints, MapEntry, Shards, Table};
 use crate::store::{AskMode, Change, Check, Counter, Mode, Receipt, Settles, StoreDecision, StoreId};
 
@@ -77,7 +77,7 @@ impl Refusals {
             return Snapshot::default();
         }
         let counters: SmallVec<[Fingerprint; 2]> =
-            checks.iter().map(|check| self.fingerprints.of(&check.counter)).collect();
+            checks.iter().map(|check| self.fingerprints.hash(&check.counter)).collect();
         let repeats = counters.iter().enumerate().any(|(index, counter)| counters[..index].contains(counter));
         // Checks in shadow mode are decided each time. Two checks of one counter demand more than each of them.
         let is_simple = !repeats && checks.iter().all(|check| check.mode != Mode::Shadow);
@@ -89,11 +89,11 @@ impl Refusals {
     /// left.
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<StoreDecision> {
         let now = snapshot.sent;
-        let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.of(*counter).may_be_live(now));
+        let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.get(*counter).may_be_live(now));
         if mode == AskMode::Probe || !snapshot.is_simple || !may_be_live() {
             return None;
         }
-        let units = (mode == AskMode::Cached).then(|| of_one_unit(checks));
+        let units = (mode == AskMode::Cached).then(|| one_unit_peeks(checks));
         let checks = units.as_deref().unwrap_or(checks);
         let hits = checks.iter().zip(&snapshot.counters).map(|(check, counter)| self.find(check, *counter, now));
         let hits: SmallVec<[Option<CachedDenial>; 4]> = hits.collect();
@@ -124,7 +124,7 @@ impl Refusals {
                     if refuses { look.to_denied(look.wait()) } else { look.clone() }
                 };
                 let outcomes: SmallVec<[Outcome; 2]> = checks.iter().zip(outcomes).map(refused).collect();
-                self.cache(snapshot, &of_one_unit(checks), &outcomes);
+                self.cache(snapshot, &one_unit_peeks(checks), &outcomes);
             }
             _ => {}
         }
@@ -132,7 +132,7 @@ impl Refusals {
 
     fn note_taken(&self, snapshot: &Snapshot, checks: &[Check]) {
         for (counter, _) in snapshot.counters.iter().zip(checks).filter(|(_, check)| check.cost > 0) {
-            let generation = self.generations.of(*counter);
+            let generation = self.generations.get(*counter);
             if generation.may_be_live(snapshot.sent) {
                 generation.forget(self.now() + 1);
             }
@@ -143,14 +143,14 @@ impl Refusals {
         let (now, sent) = (self.now(), snapshot.sent);
         let latest = calendars_end(checks, sent).min(sent.saturating_add(self.cap_us));
         for ((check, counter), outcome) in checks.iter().zip(&snapshot.counters).zip(outcomes) {
-            let (generation, until) = (self.generations.of(*counter), latest.min(surely_until(check, outcome, sent)));
+            let (generation, until) = (self.generations.get(*counter), latest.min(surely_until(check, outcome, sent)));
             let refuses = !outcome.is_allowed() && is_cacheable(check, outcome.is_banned());
             if !refuses || until <= now || !generation.keeps(sent) {
                 continue;
             }
             generation.note(until);
             if outcome.is_banned() {
-                let of_ban = self.generations.of(self.fingerprints.of(&of_ban(&check.counter)));
+                let of_ban = self.generations.get(self.fingerprints.hash(&ban_counter(&check.counter)));
                 if !of_ban.keeps(sent) {
                     continue;
                 }
@@ -176,12 +176,12 @@ impl Refusals {
         self.forget(counter);
         // A ban belongs to the key, whatever the quota, so that lifting it ends denials of counters of other windows.
         if change == Change::Lift {
-            self.forget(&of_ban(counter));
+            self.forget(&ban_counter(counter));
         }
     }
 
     fn forget(&self, counter: &Counter) {
-        let (now, generation) = (self.now(), self.generations.of(self.fingerprints.of(counter)));
+        let (now, generation) = (self.now(), self.generations.get(self.fingerprints.hash(counter)));
         // Also invalidates denials from after this time, if the clock stepped back.
         let stepped_back = generation.may_be_live(now.saturating_add(self.cap_us));
         let before = if stepped_back { generation.until() } else { 0 };
@@ -189,7 +189,7 @@ impl Refusals {
     }
 
     fn find(&self, check: &Check, counter: Fingerprint, now: u64) -> Option<CachedDenial> {
-        let generation = self.generations.of(counter);
+        let generation = self.generations.get(counter);
         if !generation.may_be_live(now) {
             return None;
         }
@@ -197,7 +197,8 @@ impl Refusals {
             let place = self.place(counter, check, by_ban);
             let refusal = self.shards.lock(place.hash).find(place, demand(check))?;
             let serves = refusal.is_live(now) && generation.keeps(refusal.sent) && is_cacheable(check, by_ban);
-            let is_lifted = || !self.generations.of(self.fingerprints.of(&of_ban(&check.counter))).keeps(refusal.sent);
+            let is_lifted =
+                || !self.generations.get(self.fingerprints.hash(&ban_counter(&check.counter))).keeps(refusal.sent);
             (serves && !(by_ban && is_lifted())).then_some(refusal)
         };
         check.ban.as_ref().and_then(|_| of(true)).or_else(|| of(false))
@@ -227,11 +228,11 @@ fn is_cacheable(check: &Check, by_ban: bool) -> bool {
     has_cost && check.mode == Mode::Enforce && (by_ban || is_plain())
 }
 
-fn of_ban(counter: &Counter) -> Counter {
-    changed(&of_any(counter), Change::Lift).0.into_owned().counter
+fn ban_counter(counter: &Counter) -> Counter {
+    changed(&untaken(counter), Change::Lift).0.into_owned().counter
 }
 
-fn of_one_unit(looks: &[Check]) -> SmallVec<[Check; 2]> {
+fn one_unit_peeks(looks: &[Check]) -> SmallVec<[Check; 2]> {
     let cost = |look: &Check| if look.is_only_for_ban() { 0 } else { look.cost.max(1) };
     looks.iter().map(|look| look.clone().cost(cost(look))).collect()
 }
@@ -395,7 +396,7 @@ impl Generations {
         Self((0..count).map(|_| Generation::default()).collect())
     }
 
-    fn of(&self, counter: Fingerprint) -> &Generation {
+    fn get(&self, counter: Fingerprint) -> &Generation {
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
         let bits = counter.hash as usize;
         &self.0[bits & (self.0.len() - 1)]

@@ -128,7 +128,7 @@ impl Store for FailureStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         match self.begin(checks, ask) {
             Deciding::Ready(decided) => MaybeFuture::Ready(decided),
-            Deciding::Waits(call) => MaybeFuture::pending(call.of(kept(checks))),
+            Deciding::Waits(call) => MaybeFuture::pending(call.with_checks(kept(checks))),
         }
     }
 
@@ -162,7 +162,7 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    pub(crate) fn of(mut self, checks: Checks) -> Self {
+    pub(crate) fn with_checks(mut self, checks: Checks) -> Self {
         self.checks = checks;
         self
     }

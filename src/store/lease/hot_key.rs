@@ -214,9 +214,9 @@ impl HotKey {
         let quota = check.counter.quota();
         let remaining = self.seen.remaining.saturating_add(self.held(now)).min(quota.capacity());
         let remaining = remaining.saturating_sub(self.debt.owed);
-        let reset = quota.tick().of(self.seen.reset(now));
+        let reset = quota.tick().ticks_in(self.seen.reset(now));
         let wait = if remaining == 0 { reset } else { 0 };
-        let window = quota.tick().of(micros(self.seen.window));
+        let window = quota.tick().ticks_in(micros(self.seen.window));
         let measures = Measures { fits: true, remaining, wait, reset, window, delay: 0 };
         let taken = ReceiptItem { counter: check.counter.clone(), units: check.cost, floor: 0, stamp };
         (Outcome::from_measures(check, &measures), taken)

@@ -243,7 +243,7 @@ impl Leases {
 
     #[inline]
     fn hash(&self, counter: &Counter) -> u64 {
-        self.hasher.of(counter)
+        self.hasher.hash(counter)
     }
 
     #[allow(
@@ -279,7 +279,7 @@ impl Leases {
         if held.iter().all(|units| *units == (0, 0)) {
             return self.inner.decide(checks, ask);
         }
-        // Units held here may allow what the inner store denies.
+        // Units held here may allow a request that the inner store denies.
         let looked = self.inner.decide(checks, ask.mode(AskMode::Normal));
         looked.map(move |decided| {
             let StoreDecision { decision, receipt } = decided?;

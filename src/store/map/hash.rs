@@ -37,7 +37,7 @@ impl Fingerprints {
     }
 
     #[inline]
-    pub(in crate::store) fn of(&self, counter: &Counter) -> Fingerprint {
+    pub(in crate::store) fn hash(&self, counter: &Counter) -> Fingerprint {
         let ([first, second], key) = (self.keys, counter.key());
         // Unambiguous: clients choose keys, but not policies, and the last word contains the number of its bytes.
         let mut hasher = SipHasher13::new_with_keys(first, second);
@@ -66,7 +66,7 @@ impl CounterHasher {
     }
 
     #[inline]
-    pub(in crate::store) fn of(&self, counter: &Counter) -> u64 {
+    pub(in crate::store) fn hash(&self, counter: &Counter) -> u64 {
         self.keys.hash_one((counter.key(), counter.policy().as_str()))
     }
 }
@@ -108,10 +108,10 @@ mod tests {
 
     #[test]
     fn no_two_stores_hash_a_key_alike_so_that_none_can_be_flooded_by_a_list_made_before() {
-        let of_stores = || (0..8).map(|_| Fingerprints::new().of(&counter("p", "v")));
+        let of_stores = || (0..8).map(|_| Fingerprints::new().hash(&counter("p", "v")));
         assert_eq!(of_stores().map(|of| of.hash).collect::<HashSet<_>>().len(), 8);
         assert!(of_stores().map(|of| of.tail).collect::<HashSet<_>>().len() > 1);
-        let quick: HashSet<u64> = (0..8).map(|_| CounterHasher::new().of(&counter("p", "v"))).collect();
+        let quick: HashSet<u64> = (0..8).map(|_| CounterHasher::new().hash(&counter("p", "v"))).collect();
         assert_eq!(quick.len(), 8);
     }
 
@@ -119,7 +119,7 @@ mod tests {
     fn texts_that_differ_only_in_where_the_key_ends_and_the_policy_begins_differ() {
         let fingerprints = Fingerprints::new();
         let pairs = (1..=21).flat_map(|policy| (0..=20).map(move |value| (policy, value)));
-        let found = pairs.map(|(policy, value)| fingerprints.of(&counter(&"a".repeat(policy), &"a".repeat(value))));
+        let found = pairs.map(|(policy, value)| fingerprints.hash(&counter(&"a".repeat(policy), &"a".repeat(value))));
         assert_eq!(found.map(|of| of.hash).collect::<HashSet<_>>().len(), 21 * 21);
     }
 }

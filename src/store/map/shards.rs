@@ -82,7 +82,7 @@ impl<T> Shards<T> {
 
 impl<T> Locked<'_, T> {
     #[inline]
-    pub(in crate::store) fn of(&mut self, place: usize) -> (u64, &mut T) {
+    pub(in crate::store) fn entry(&mut self, place: usize) -> (u64, &mut T) {
         let (hash, guard) = self.places[place];
         (hash, &mut *self.guards[guard])
     }

@@ -19,7 +19,7 @@ use super::counters::MemoryCounters;
 use crate::core::{Error, Quota};
 use crate::store::bans::{changed, log, with_bans};
 use crate::store::clock::{Clock, SystemClock, Times};
-use crate::store::evaluate::{adjustment, applied, decided, decided_one, evaluate, finish, is_kept, of_any};
+use crate::store::evaluate::{adjustment, applied, decided, decided_one, evaluate, finish, is_kept, untaken};
 use crate::store::map::{Fingerprint, Fingerprints, Shards};
 use crate::store::{
     Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Mode, Receipt, ReceiptItem, Requirement,
@@ -210,7 +210,7 @@ impl Store for MemoryStore {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
-        MaybeFuture::Ready(Ok(self.shared.adjust(&[], &of_any(counter), change)))
+        MaybeFuture::Ready(Ok(self.shared.adjust(&[], &untaken(counter), change)))
     }
 
     fn capabilities(&self, _: &[Requirement<'_>]) -> Result<Capabilities, Error> {
@@ -237,7 +237,7 @@ impl SharedCounters {
 
     #[inline]
     fn decide_one(&self, check: &Check) -> StoreDecision {
-        let of = self.fingerprints.of(&check.counter);
+        let of = self.fingerprints.hash(&check.counter);
         let step = {
             let mut counters = self.shards.lock(of.hash);
             // Read under the lock, so that a request that waited for it does not bring an older time.
@@ -253,7 +253,7 @@ impl SharedCounters {
         // Faster than to collect the few there are.
         let mut fingerprints = SmallVec::<[Fingerprint; 4]>::with_capacity(checks.len());
         for check in checks {
-            fingerprints.push(self.fingerprints.of(&check.counter));
+            fingerprints.push(self.fingerprints.hash(&check.counter));
         }
         let mut parts = self.shards.lock_all(fingerprints.iter().map(|of| of.hash));
         let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
@@ -263,7 +263,7 @@ impl SharedCounters {
         finish(checks, &mut steps, refused, state, now);
         // In order, so that the last check of a counter, which was decided on the sum, is kept.
         for (index, check) in checks.iter().enumerate() {
-            let (of, counters) = (fingerprints[index], parts.of(index).1);
+            let (of, counters) = (fingerprints[index], parts.entry(index).1);
             if is_kept(checks, &steps, index, refused) {
                 counters.keep(of, check.counter.quota(), &mut steps[index], times);
             } else if refused && !steps[index].fits && check.mode == Mode::Enforce {
@@ -280,7 +280,7 @@ impl SharedCounters {
     fn adjust(&self, before: &[ReceiptItem], taken: &ReceiptItem, change: Change) -> ChangeResult {
         let (taken, change) = changed(taken, change);
         let ReceiptItem { counter, floor, .. } = &*taken;
-        let of = self.fingerprints.of(counter);
+        let of = self.fingerprints.hash(counter);
         if change == Change::Reset {
             // The next request finds an unused counter.
             let found = self.shards.lock(of.hash).remove(of);

@@ -93,7 +93,7 @@ impl Engine {
 }
 
 impl SlotGroup {
-    /// Refunds what the part took if its reply is late.
+    /// Refunds the part's units if its reply is late.
     async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<(Self, Verdict), Error> {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
         let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;

@@ -11,7 +11,7 @@ use crate::core::error::Kind;
 use crate::core::{Error, Quota};
 use crate::store::bans::{changed, log, with_bans};
 use crate::store::clock::micros;
-use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_kept, of_any};
+use crate::store::evaluate::{adjustment, applied, decided, evaluate, finish, is_kept, untaken};
 use crate::store::{Change, ChangeResult, Check, Counter, Receipt, ReceiptItem, Settlement, StoreDecision, StoreId};
 
 /// Decisions and changes on loaded states, for a store on another database.
@@ -32,7 +32,7 @@ use crate::store::{Change, ChangeResult, Check, Counter, Receipt, ReceiptItem, S
 ///
 /// # Examples
 ///
-/// Two requests, decided on what the table has:
+/// Two requests, decided by the rows of the table:
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -110,7 +110,7 @@ impl Evaluation {
             self.check(id, check.counter.quota())?;
         }
         let state = |index: usize| self.state(&ids[index]).map(Cow::Borrowed);
-        let now = |quota: &Quota| quota.tick().of(self.now_us);
+        let now = |quota: &Quota| quota.tick().ticks_in(self.now_us);
         let (mut steps, refused) = evaluate(checks, state, now);
         finish(checks, &mut steps, refused, state, now);
         log(checks, &steps);
@@ -124,7 +124,7 @@ impl Evaluation {
         Ok(decided(self.store, checks, &steps, refused))
     }
 
-    /// Changes what a decision took, to implement [`Store::settle`](crate::store::Store::settle).
+    /// Changes the units that a decision took, to implement [`Store::settle`](crate::store::Store::settle).
     ///
     /// Returns the result of each change, and none for a receipt of another store.
     ///
@@ -135,7 +135,7 @@ impl Evaluation {
         if receipt.store() != self.store {
             return Ok(Vec::new());
         }
-        let one = |settlement: &Settlement| match settlement.of(receipt) {
+        let one = |settlement: &Settlement| match settlement.bounded(receipt) {
             Some((taken, change)) => self.change(settlement.before(receipt), taken, change),
             None => Ok(settlement.nothing(receipt)),
         };
@@ -148,7 +148,7 @@ impl Evaluation {
     ///
     /// The errors of [any function](Self#errors). A [reset](Change::Reset) also deletes states that cannot be read.
     pub fn adjust(&mut self, counter: &Counter, change: Change) -> Result<ChangeResult, Error> {
-        self.change(&[], &of_any(counter), change)
+        self.change(&[], &untaken(counter), change)
     }
 
     /// Returns the states to write, each once: none if nothing was taken or changed.
@@ -171,7 +171,7 @@ impl Evaluation {
             return Ok(ChangeResult::new(is_there.into(), taken.stamp));
         }
         self.check(id, quota)?;
-        let now = quota.tick().of(self.now_us);
+        let now = quota.tick().ticks_in(self.now_us);
         let Adjusted { units, state } = quota.adjust(self.state(id), now, adjustment(before, &taken, change));
         if let Some((state, reset)) = state {
             self.keep(id, quota, state, reset);

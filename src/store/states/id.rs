@@ -3,7 +3,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::store::bans::{changed, with_bans};
-use crate::store::evaluate::{name, of_any};
+use crate::store::evaluate::{name, untaken};
 use crate::store::{Change, Check, Counter, Receipt, Settlement};
 
 /// The identity of one counter's state: its policy, key, algorithm and window.
@@ -45,13 +45,13 @@ impl StateId {
     ///
     /// They are in the order of the changes, with repeats. A change without effect needs none.
     pub fn of_changes(receipt: &Receipt, changes: &[Settlement]) -> Vec<Self> {
-        let made = changes.iter().filter_map(|settlement| settlement.of(receipt));
+        let made = changes.iter().filter_map(|settlement| settlement.bounded(receipt));
         made.map(|(taken, change)| Self::new(&changed(taken, change).0.counter)).collect()
     }
 
     /// Returns the state that [a change](super::Evaluation::adjust) to a counter needs.
     pub fn of_change(counter: &Counter, change: Change) -> Self {
-        Self::new(&changed(&of_any(counter), change).0.counter)
+        Self::new(&changed(&untaken(counter), change).0.counter)
     }
 
     /// Returns the text.

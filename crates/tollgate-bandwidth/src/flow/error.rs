@@ -81,8 +81,8 @@ impl FlowError {
         by.as_ref()
     }
 
-    /// Returns the time until the units may be allowed; `None` if it is unknown, or no wait can help. For a window it
-    /// is the time until the window resets, because it is unknown when a part of a sliding window returns.
+    /// Returns the time until the units may be allowed, or `None` if it is unknown, or no wait can help. For a window
+    /// it is the time until the window resets, because it is unknown when a part of a sliding window returns.
     pub fn retry_after(&self) -> Option<Duration> {
         let Reason::Refused { retry_after, .. } = &self.0 else { return None };
         *retry_after

@@ -125,7 +125,7 @@ impl Flow {
     }
 
     pub(crate) fn new(counters: Counters) -> Self {
-        Self { pool: pool::of(counters), taking: None }
+        Self { pool: pool::shared_pool(counters), taking: None }
     }
 
     /// Takes units that are leased already, without waiting.

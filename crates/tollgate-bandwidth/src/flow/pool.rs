@@ -44,7 +44,7 @@ pub(super) struct State {
     call: Option<Call>,
 }
 
-pub(super) fn of(counters: Counters) -> Arc<Pool> {
+pub(super) fn shared_pool(counters: Counters) -> Arc<Pool> {
     let mut pools = pools();
     if let Some(pool) = pools.get(&counters).and_then(Weak::upgrade) {
         return pool;
@@ -259,8 +259,12 @@ mod tests {
         let (one, other) = (limiter(), limiter());
         let each = [counters(&one, "ada"), counters(&one, "bob"), counters(&other, "ada")];
         let count = || each.iter().filter(|counters| pools().contains_key(counters)).count();
-        let (ada, again, bob, others) =
-            (of(each[0].clone()), of(each[0].clone()), of(each[1].clone()), of(each[2].clone()));
+        let (ada, again, bob, others) = (
+            shared_pool(each[0].clone()),
+            shared_pool(each[0].clone()),
+            shared_pool(each[1].clone()),
+            shared_pool(each[2].clone()),
+        );
         assert!(Arc::ptr_eq(&ada, &again) && !Arc::ptr_eq(&ada, &others), "a limiter has pools of its own");
         assert_eq!(count(), 3);
         drop((ada, bob, others));

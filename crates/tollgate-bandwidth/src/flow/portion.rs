@@ -130,7 +130,7 @@ fn returns_evenly(outcome: &Outcome) -> bool {
     outcome.quota().algorithm() == Algorithm::TokenBucket && !outcome.is_banned()
 }
 
-/// `units` must be more than are left; `None` if no wait can help.
+/// `units` must be more than are left, or `None` if no wait can help.
 fn until(outcome: &Outcome, units: u64) -> Option<Duration> {
     let quota = outcome.quota();
     if returns_evenly(outcome) {

@@ -11,7 +11,7 @@ use tollgate::store::StateId;
 
 use crate::{BackendStore, Loaded, StateBackend};
 
-use super::error::of_call;
+use super::error::call_error;
 use super::sweep::Sweep;
 use super::tx::PostgresTx;
 
@@ -70,7 +70,7 @@ impl StateBackend for Postgres {
         let mut now = Duration::ZERO;
         let mut states = Vec::with_capacity(rows.len());
         for row in rows {
-            let (at, state) = read(&row).map_err(of_call)?;
+            let (at, state) = read(&row).map_err(call_error)?;
             now = now.max(at);
             states.push(state);
         }

@@ -7,7 +7,7 @@ use deadpool_postgres::{PoolError, TimeoutType};
 use tokio_postgres::error::{DbError, Severity, SqlState};
 use tollgate::Error;
 
-pub(crate) fn of_call(error: tokio_postgres::Error) -> Error {
+pub(crate) fn call_error(error: tokio_postgres::Error) -> Error {
     if is_timeout(&error) {
         return Error::timeout(format!("postgres gave up: {}", text(&error)));
     }
@@ -20,9 +20,9 @@ pub(crate) fn of_call(error: tokio_postgres::Error) -> Error {
     Error::store("postgres replied with an error", error)
 }
 
-pub(crate) fn of_pool(error: PoolError) -> Error {
+pub(crate) fn pool_error(error: PoolError) -> Error {
     match error {
-        PoolError::Backend(error) => of_call(error),
+        PoolError::Backend(error) => call_error(error),
         PoolError::Timeout(TimeoutType::Wait) => {
             Error::timeout("all connections to postgres were in use for the whole budget")
         }
@@ -41,7 +41,7 @@ pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
 ///
 /// An error of a statement, even of COMMIT, rolls back. A server that shuts down, or ends a paused session, says so
 /// instead of executing the next statement. After any other failure COMMIT may have succeeded.
-pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error {
+pub(crate) fn commit_error(error: tokio_postgres::Error, is_before: bool) -> Error {
     let severity = error.as_db_error().and_then(DbError::parsed_severity);
     let ends = |code: &SqlState| code.code().starts_with("57P0") || code.code().starts_with("25P0");
     let is_rolled_back = match severity {
@@ -49,7 +49,7 @@ pub(crate) fn of_commit(error: tokio_postgres::Error, is_before: bool) -> Error 
         Some(Severity::Fatal) => is_before && error.code().is_some_and(ends),
         _ => false,
     };
-    let error = of_call(error);
+    let error = call_error(error);
     if is_rolled_back { error.unsent() } else { error }
 }
 

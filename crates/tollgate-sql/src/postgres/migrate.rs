@@ -1,7 +1,7 @@
 use tollgate::Error;
 
 use super::backend::Postgres;
-use super::error::of_call;
+use super::error::call_error;
 use super::pool;
 
 /// Number of the lock under which the table is created, the bytes of `tollgate`, because `IF NOT EXISTS` alone fails if
@@ -37,6 +37,6 @@ impl Postgres {
                  id text COLLATE \"C\" PRIMARY KEY, state bytea NOT NULL, expires_at timestamptz NOT NULL
              ) WITH (fillfactor = 70)"
         );
-        client.batch_execute(&create).await.map_err(of_call)
+        client.batch_execute(&create).await.map_err(call_error)
     }
 }

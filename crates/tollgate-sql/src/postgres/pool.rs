@@ -2,7 +2,7 @@ use deadpool_postgres::{Object, Pool};
 use tokio::runtime::Handle;
 use tollgate::Error;
 
-use super::error::{of_call, of_pool};
+use super::error::{call_error, pool_error};
 use super::session::Session;
 use super::sql::Statements;
 
@@ -22,11 +22,11 @@ pub(crate) async fn session(pool: &Pool) -> Result<Session, Error> {
 }
 
 pub(crate) async fn client(pool: &Pool) -> Result<Object, Error> {
-    pool.get().await.map_err(of_pool)
+    pool.get().await.map_err(pool_error)
 }
 
 async fn prepared(pool: &Pool) -> Result<Session, Error> {
     let client = client(pool).await?;
-    let statements = Statements::prepare(&client).await.map_err(of_call)?;
+    let statements = Statements::prepare(&client).await.map_err(call_error)?;
     Ok(Session::new(client, statements))
 }

@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tollgate::Error;
 
 use super::backend::{Inner, Postgres, begin};
-use super::error::of_call;
+use super::error::call_error;
 use super::pool;
 use super::session::Session;
 use super::sql::Statements;
@@ -103,17 +103,17 @@ struct Portion {
 
 async fn portion(inner: &Inner, last: &str) -> Result<Portion, Error> {
     let client = pool::client(&inner.pool).await?;
-    let sweep = client.prepare_cached(SWEEP).await.map_err(of_call)?;
-    let statements = Statements::prepare(&client).await.map_err(of_call)?;
+    let sweep = client.prepare_cached(SWEEP).await.map_err(call_error)?;
+    let statements = Statements::prepare(&client).await.map_err(call_error)?;
     let (mut session, start) = (Session::new(client, statements), begin(BOUND));
     let called = session.call(async |client, _| {
         join3(client.batch_execute(&start), client.query_one(&sweep, &[&last]), client.batch_execute("COMMIT")).await
     });
     let (begun, row, committed) = called.await;
-    let row = begun.and(row).and_then(|row| committed.map(|()| row)).map_err(of_call)?;
+    let row = begun.and(row).and_then(|row| committed.map(|()| row)).map_err(call_error)?;
     session.end();
     let read = || Ok((row.try_get::<_, Option<String>>(0)?, row.try_get::<_, i64>(1)?, row.try_get::<_, i64>(2)?));
-    let (last, examined, removed) = read().map_err(of_call)?;
+    let (last, examined, removed) = read().map_err(call_error)?;
     Ok(Portion { last: last.filter(|_| examined == PORTION), removed: removed.unsigned_abs() })
 }
 

@@ -12,7 +12,7 @@ use tollgate::store::{StateId, StateWrite};
 use crate::{Committed, StateTx};
 
 use super::backend::Inner;
-use super::error::{is_conflict, lost, of_call, of_commit};
+use super::error::{call_error, commit_error, is_conflict, lost};
 use super::pool;
 use super::session::Session;
 
@@ -46,7 +46,7 @@ impl PostgresTx {
         });
         let (begun, locked, rows) = called.await;
         // The first error is the cause of the others.
-        let rows = begun.and(locked).and(rows).map_err(of_call)?;
+        let rows = begun.and(locked).and(rows).map_err(call_error)?;
         Ok((Self { session, inner }, rows))
     }
 }
@@ -86,7 +86,7 @@ impl StateTx for PostgresTx {
                 Ok(Committed::Written)
             }
             Err((error, _)) if is_conflict(&error) => Ok(Committed::Conflict),
-            Err((error, is_before)) => Err(of_commit(error, is_before)),
+            Err((error, is_before)) => Err(commit_error(error, is_before)),
         }
     }
 }

@@ -136,9 +136,9 @@ fn strikes() -> Vec<Table> {
 
 fn several_checks() -> Vec<Table> {
     let nine = |at: u64, cost, left| {
-        admits(at * S, cost, left, (600 - at) * S).of("other").by(Quota::fixed_window(9, us(600 * S)))
+        admits(at * S, cost, left, (600 - at) * S).policy("other").by(Quota::fixed_window(9, us(600 * S)))
     };
-    let other = |row: Row| row.of("other");
+    let other = |row: Row| row.policy("other");
     // A denial by the other policy takes nothing from this one, and is no strike.
     let beyond = at_once([admits(0, 1, 1, 0).ban(ban()), other(never(0, 2, 1, 0))]);
     // A key that is banned takes nothing from other policies.

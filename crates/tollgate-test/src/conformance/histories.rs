@@ -154,7 +154,7 @@ struct History<'a> {
     reset: u64,
 }
 
-/// Time, checks of a request, and change to what it took.
+/// Time, checks of a request, and a change to the units it took.
 type Call = (u64, Vec<Check>, Option<Change>);
 
 impl History<'_> {

@@ -56,7 +56,7 @@ struct Asked {
     answer: Expected,
 }
 
-/// Changes to the counter, or to what a `request` of the table took.
+/// Changes to the counter, or to the units that a `request` of the table took.
 #[derive(Clone, Debug)]
 struct Changed {
     request: Option<usize>,
@@ -192,7 +192,7 @@ impl Row {
         self.and(|asked| asked.quota = Some(quota))
     }
 
-    pub(super) fn of(self, policy: &'static str) -> Self {
+    pub(super) fn policy(self, policy: &'static str) -> Self {
         self.and(|asked| asked.policy = policy)
     }
 

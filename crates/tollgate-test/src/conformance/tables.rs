@@ -284,7 +284,7 @@ fn counters() -> Vec<Table> {
             bucket(5),
             [
                 admits(0, 5, 0, 60 * S),
-                admits(0, 5, 0, 60 * S).of("other"),
+                admits(0, 5, 0, 60 * S).policy("other"),
                 admits(0, 5, 0, 60 * S).key("bob"),
                 admits(0, 5, 0, 61 * S).by(Quota::token_bucket(5, us(61 * S))),
                 // As many milliseconds as the others have microseconds.
@@ -306,7 +306,7 @@ fn bucket_of(policy: &str) -> (Quota, u64) {
 #[track_caller]
 fn fits(policy: &'static str, cost: u64, left: u64) -> Row {
     let (quota, unit) = bucket_of(policy);
-    admits(0, cost, left, (quota.limit() - left) * unit).of(policy).by(quota)
+    admits(0, cost, left, (quota.limit() - left) * unit).policy(policy).by(quota)
 }
 
 #[track_caller]
@@ -315,7 +315,7 @@ fn lacks(policy: &'static str, cost: u64, left: u64) -> Row {
     let reset = (quota.limit() - left) * unit;
     let is_beyond = cost > quota.limit();
     let row = if is_beyond { never(0, cost, left, reset) } else { denies(0, cost, left, (cost - left) * unit, reset) };
-    row.of(policy).by(quota)
+    row.policy(policy).by(quota)
 }
 
 fn several_checks() -> Vec<Table> {
@@ -335,9 +335,9 @@ fn several_checks() -> Vec<Table> {
     ];
     let repeats = [
         at_once([fits("user", 2, 3), fits("user", 2, 1)]),
-        at_once([fits("user", 1, 1), denies(0, 1, 1, 600 * S, 2_400 * S).of("user")]),
+        at_once([fits("user", 1, 1), denies(0, 1, 1, 600 * S, 2_400 * S).policy("user")]),
         at_once([fits("user", 0, 1), fits("user", 1, 0)]),
-        at_once([lacks("user", 3, 0), never(0, 3, 0, 3_000 * S).of("user")]),
+        at_once([lacks("user", 3, 0), never(0, 3, 0, 3_000 * S).policy("user")]),
     ];
     // A check that does not fit takes nothing, and a check that fits takes nothing in a denied request.
     let shadow = [

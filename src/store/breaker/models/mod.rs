@@ -94,7 +94,7 @@ fn one_of_those_who_come_in_one_interval_probes() {
 }
 
 #[test]
-fn of_probes_that_succeed_at_once_one_closes() {
+fn one_of_several_probes_that_succeed_closes() {
     let probes = |breaker: &Breaker| [50, 150, 350].map(|now| succeeds(acquire(breaker, now), 360));
     explore(MAX_IN_ROW, probes, |breaker, closed| {
         assert_eq!((count(&closed), breaker.state()), (1, BreakerState::Closed));

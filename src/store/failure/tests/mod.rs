@@ -33,7 +33,7 @@ fn check() -> Check {
 
 /// A decision of the store, by a call that others share or by its own.
 fn decided_by_store(call: Option<CallId>) -> StoreDecision {
-    let receipt = Receipt::empty(StoreId::new()).of_call(call);
+    let receipt = Receipt::empty(StoreId::new()).with_call(call);
     StoreDecision::new(Decision::new([Outcome::allowed(&check(), 10)], Source::Store), receipt)
 }
 
@@ -63,7 +63,7 @@ impl Without {
 async fn callers_who_gave_up_on_one_call_count_once_and_each_of_those_with_their_own_calls_counts() {
     let (without, call) = (Without::new(FailureRules::default()), CallId::new());
     for _ in 0..CALLERS {
-        without.decide(Err(failure().of_call(call)));
+        without.decide(Err(failure().with_call(call)));
     }
     assert_eq!(without.state(), BreakerState::Closed);
     for _ in 0..4 {

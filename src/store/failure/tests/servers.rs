@@ -15,7 +15,7 @@ use crate::store::breaker::Outage;
 
 /// The error of one of several servers, which is probed again after `next_probe`.
 fn partial_failure(next_probe: Duration, failing_since: Option<Instant>) -> Error {
-    failure().of_one_server(Outage { next_probe, failing_since })
+    failure().for_one_server(Outage { next_probe, failing_since })
 }
 
 /// A layer that admits all for a second.

@@ -42,7 +42,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     let mut locked = leases.shards.lock_all(checks.iter().map(|check| leases.hash(&check.counter)));
     let mut hot = true;
     for (index, check) in checks.iter().enumerate() {
-        let (hash, hot_keys) = locked.of(index);
+        let (hash, hot_keys) = locked.entry(index);
         match hot_keys.heat(hash, &check.counter, now) {
             Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs),
             None => hot = false,
@@ -50,7 +50,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     }
     let mut admitted = hot;
     for (index, check) in checks.iter().enumerate().filter(|_| hot) {
-        let (hash, hot_keys) = locked.of(index);
+        let (hash, hot_keys) = locked.entry(index);
         let key = hot_keys.find(hash, &check.counter).expect("it is hot");
         wants.extend(key.note(check, leases.most(check.counter.quota()), now));
         admitted &= key.admits(check.cost, now);
@@ -58,7 +58,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     if !admitted {
         // Units that are not spent are not owed either.
         for (index, check) in checks.iter().enumerate() {
-            let (hash, hot_keys) = locked.of(index);
+            let (hash, hot_keys) = locked.entry(index);
             if let Some(key) = hot_keys.find(hash, &check.counter) {
                 key.owe_no_more();
             }
@@ -88,7 +88,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
 fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> StoreDecision {
     let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = checks.iter().enumerate().map(|(index, check)| {
-        let (hash, hot_keys) = locked.of(index);
+        let (hash, hot_keys) = locked.entry(index);
         let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
         hot_keys.counts.spend(&part);
         taken.push(part);

@@ -105,7 +105,7 @@ impl Primary {
 
     pub(super) fn breaker_error(&self) -> Error {
         let text = format!("the primary at {} is not called, as it failed too often a moment ago", self.address);
-        Error::new(Kind::Connection, text).of_one_server(self.outage())
+        Error::new(Kind::Connection, text).for_one_server(self.outage())
     }
 }
 

@@ -89,12 +89,12 @@ impl Cluster {
                 // The outage is as old as the store. With a short outage, layers would allow requests, for as long as
                 // no primary is known.
                 let outage = Outage { next_probe: Duration::ZERO, failing_since: Some(self.start) };
-                return Err(no_primary().of_one_server(outage).into());
+                return Err(no_primary().for_one_server(outage).into());
             };
             let Node { primary, server } = &*node;
             let permit = primary.acquire().inspect_err(|_| self.look_again(Some(&primary.address)))?;
             job.permit = Some(permit);
-            let of_node = |error: Error| error.of_one_server(primary.outage());
+            let of_node = |error: Error| error.for_one_server(primary.outage());
             let mut caller = Caller(Some((primary, permit)));
             let result = server.ask(job)?.await;
             caller.0 = None;

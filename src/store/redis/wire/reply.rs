@@ -127,7 +127,7 @@ impl ReplyPart {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;
         let found = found(flag);
-        let now = quota.tick().of(self.now_us);
+        let now = quota.tick().ticks_in(self.now_us);
         let state =
             if found == StateStatus::Kept { Some(self.next_state(quota.facts().layout, whole, now)?) } else { None };
         Some(DecodedState { fits: flag & 1 == 1, found, state })
@@ -261,7 +261,7 @@ impl Verdict {
                 part.next(check.counter.quota(), returns_whole(checks, index)).ok_or_else(no_decision)?.decided()?;
             seen.push(next);
         }
-        let (state, now) = (state_of(&seen), |quota: &Quota| quota.tick().of(now_us));
+        let (state, now) = (state_of(&seen), |quota: &Quota| quota.tick().ticks_in(now_us));
         let (mut steps, refused) = evaluate(checks, &state, now);
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
             return Err(no_decision());
@@ -274,7 +274,7 @@ impl Verdict {
     /// Computes what remains if nothing is taken, after another part of the request was denied.
     pub(in crate::store::redis) fn look_again(&mut self, checks: &[Check]) {
         let Self { steps, now_us, seen, .. } = self;
-        look_again(checks, steps, state_of(seen), |quota| quota.tick().of(*now_us));
+        look_again(checks, steps, state_of(seen), |quota| quota.tick().ticks_in(*now_us));
     }
 }
 
@@ -286,7 +286,7 @@ fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, Co
 pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());
-    let step = step(check, seen.state.as_ref(), check.counter.quota().tick().of(part.now_us), check.cost);
+    let step = step(check, seen.state.as_ref(), check.counter.quota().tick().ticks_in(part.now_us), check.cost);
     if step.fits == seen.fits { Ok(step) } else { Err(no_decision()) }
 }
 
@@ -302,6 +302,6 @@ pub(in crate::store::redis) fn applied_change(
     }
     let (units, seen) = part.change(quota, returns_whole_after(taken)).ok_or_else(no_decision)?;
     let seen = seen.decided()?;
-    let step = quota.decide(seen.state.as_ref(), quota.tick().of(part.now_us), 0, taken.floor);
+    let step = quota.decide(seen.state.as_ref(), quota.tick().ticks_in(part.now_us), 0, taken.floor);
     Ok(applied(taken, change, units, &step))
 }
