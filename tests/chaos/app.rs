@@ -7,14 +7,14 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::request::Parts;
 use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::get;
 use tokio::net::TcpListener;
-use tollgate::{Decision, Key, Limiter, Policy, Quota, RateLimitHandle, RateLimitLayer, RedisStore, Source, key};
+use tollgate::{Decision, Key, Limiter, Quota, RateLimitLayer, RedisStore, Source, key};
 use tollgate_shed::Shed;
 
 /// The header that users are told apart by.
@@ -32,16 +32,11 @@ pub(crate) const FREE: &str = "/healthz";
 
 /// Keeps its thread, as one that hashes a password does.
 pub(crate) const BLOCKS: &str = "/blocks";
-/// Gives units back, and keeps its thread.
-pub(crate) const SETTLES: &str = "/settles";
 /// Polls two decisions once, and leaves them for something else.
 pub(crate) const LEAVES: &str = "/leaves";
 /// How long.
 pub(crate) const SHORT: Duration = Duration::from_millis(150);
 const LONG: Duration = Duration::from_millis(600);
-
-/// The header of requests whose cost is known only later.
-pub(crate) const METERED: &str = "x-metered";
 
 /// Units that a user may take at once.
 pub(crate) const BURST: u32 = 50;
@@ -60,14 +55,12 @@ pub(crate) async fn serve(store: RedisStore) -> SocketAddr {
         .ip(AMPLE)
         .user(USERS, key::header(USER))
         .route(AMPLE)
-        .policy(Policy::new("metered", AMPLE).key(key::header(METERED)).metered())
         .instances(NonZeroU32::new(INSTANCES).expect("there are some"))
         .expose_decisions()
         .live();
     let limited = Router::new()
         .route("/", get(async || "hello\n"))
         .route(BLOCKS, get(async || thread::sleep(SHORT)))
-        .route(SETTLES, get(settle))
         .route(LEAVES, get(leave))
         .with_state(layer.limiter())
         .layer(layer)
@@ -87,11 +80,6 @@ pub(crate) async fn listen(app: Router) -> SocketAddr {
 /// Handlers that block are called one at a time, and are to be served.
 pub(crate) fn is_critical(parts: &Parts) -> bool {
     parts.uri.path() == BLOCKS || parts.headers.get(PRIORITY).is_some_and(|value| value == "high")
-}
-
-async fn settle(Extension(limits): Extension<RateLimitHandle>) {
-    limits.refund(1);
-    thread::sleep(LONG);
 }
 
 async fn leave(State(limiter): State<Limiter>) {

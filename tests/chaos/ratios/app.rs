@@ -21,8 +21,8 @@ pub(super) const INSTANCES: NonZeroU32 = NonZeroU32::new(2).expect("it is not ze
 
 /// Of all requests, in a second: about half of those that come.
 pub(super) const LIMIT: u32 = 350;
-/// It bounds what is admitted before a ratio is known.
-pub(super) const BURST: u32 = 140;
+/// It bounds what is admitted before a ratio is known, and in a tick: of a handler that blocks, several come at once.
+pub(super) const BURST: u32 = 350;
 
 /// Serves in the background; returns the address.
 pub(super) async fn serve(tally: RedisStore) -> SocketAddr {
