@@ -52,9 +52,10 @@ async fn report(store: &RedisStore, report: Report) -> Result<Totals, Error> {
 
 async fn call_shard(store: &RedisStore, part: &ShardReport) -> Result<ShardTotals, Error> {
     static HASH: LazyLock<String> = LazyLock::new(|| Script::new(SOURCE).get_hash().to_owned());
-    let mut reply = store.command(&part.command("EVALSHA", &HASH)).await;
+    let is_text = |reply: &Value| matches!(reply, Value::BulkString(_));
+    let mut reply = store.command_checked(&part.command("EVALSHA", &HASH), is_text).await;
     if reply.as_ref().is_err_and(lacks_script) {
-        reply = store.command(&part.command("EVAL", SOURCE)).await;
+        reply = store.command_checked(&part.command("EVAL", SOURCE), is_text).await;
     }
     let totals = match reply? {
         Value::BulkString(reply) => part.read(reply.into()),

@@ -2,7 +2,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use tollgate::deadpool_redis::redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, cmd};
+use tollgate::deadpool_redis::redis::{ErrorKind, FromRedisValue, RedisError, ServerErrorKind, Value, cmd};
 use tollgate::store::{
     Ask, Capabilities, Change, ChangeResult, Check, Counter, MaybeFuture, Receipt, ReceiptItem, Requirement,
     Settlement, Settling, Store, StoreDecision, StoreId,
@@ -117,7 +117,8 @@ impl Store for RedisCellStore {
         MaybeFuture::pending(async move {
             let limit = ask.remaining().unwrap_or(Duration::MAX);
             let late = |_| Error::timeout("redis-cell did not decide by the deadline");
-            let reply = timeout(limit, redis.command(&throttle.command())).await.map_err(late)??;
+            let reply =
+                timeout(limit, redis.command_checked(&throttle.command(), is_decision)).await.map_err(late)??;
             let outcome = throttle.outcome(reply)?;
             let Check { counter, cost, .. } = throttle.check;
             let units = if outcome.is_allowed() { cost } else { 0 };
@@ -142,7 +143,7 @@ impl Store for RedisCellStore {
         }
         let (redis, key) = (self.redis.clone(), self.key(counter));
         MaybeFuture::pending(async move {
-            let deleted = redis.command(cmd("DEL").arg(key)).await?;
+            let deleted = redis.command_checked(cmd("DEL").arg(key), |reply| matches!(reply, Value::Int(_))).await?;
             Ok(ChangeResult::new(u64::from_redis_value(deleted).unwrap_or_default().min(1), 0))
         })
     }
@@ -151,6 +152,10 @@ impl Store for RedisCellStore {
         supports(requirements)?;
         Ok(self.redis.capabilities(&[])?.id(self.id))
     }
+}
+
+fn is_decision(reply: &Value) -> bool {
+    matches!(reply, Value::Array(numbers) if numbers.len() == 5)
 }
 
 fn explained(error: Error) -> Error {

@@ -15,7 +15,7 @@ use deadpool_redis::redis::{Arg, Cmd, Value};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::pipeline::{Job, JobReply, NoReply, Timeout, stopped};
+use super::pipeline::{IsReply, Job, JobReply, NoReply, Timeout, stopped};
 use super::servers::{PendingReply, Servers};
 use super::wire::{ReplyPart, Request, Verdict, applied_change, no_decision, step_of_one};
 use crate::core::{Error, kept};
@@ -59,16 +59,12 @@ impl Engine {
     }
 
     /// Sends a command, once, to the server that has its key. It may be sent even if the future is dropped.
-    pub(super) async fn command(&self, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
+    pub(super) async fn command(&self, command: Cmd, is_reply: Option<IsReply>) -> Result<Value, Error> {
         if let Some(error) = not_shared(&command) {
             return Err(error);
         }
         let slot = key_of(&command).map_or(0, |key| self.servers.slot_of(key));
-        self.command_for(slot, command, deadline).await
-    }
-
-    pub(super) async fn command_for(&self, slot: u16, command: Cmd, deadline: Deadline) -> Result<Value, Error> {
-        let job = Job::command(command, Timeout::by(self.budget, deadline), slot);
+        let job = Job::command(command, is_reply, Timeout::by(self.budget, Deadline::none()), slot);
         match self.servers.ask(job).await {
             Ok(JobReply::Command(value)) => Ok(value),
             Ok(JobReply::Script(_)) => Err(no_decision()),
@@ -202,8 +198,8 @@ fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDec
         Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
     match read() {
-        Ok(StoreDecision { decision, receipt }) => Ok(StoreDecision { decision, receipt: receipt.of_call(call) }),
-        Err(error) => Err(call.into_iter().fold(error, Error::of_call)),
+        Ok(StoreDecision { decision, receipt }) => Ok(StoreDecision { decision, receipt: receipt.with_call(call) }),
+        Err(error) => Err(call.into_iter().fold(error, Error::with_call)),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
 use crate::store::bans::{changed, size, with_bans};
 use crate::store::deny::Called;
-use crate::store::evaluate::of_any;
+use crate::store::evaluate::untaken;
 use crate::store::{
     Ask, BreakerState, Capabilities, Change, ChangeResult, Check, Counter, Deadline, DenyCache, MaybeFuture, Receipt,
     Requirement, Settlement, Settling, Store, StoreDecision,
@@ -112,7 +112,34 @@ impl RedisStore {
     /// # }
     /// ```
     pub async fn command(&self, command: &Cmd) -> Result<Value, Error> {
-        self.engine().command(command.clone(), Deadline::none()).await
+        self.engine().command(command.clone(), None).await
+    }
+
+    /// Sends a command like [`command`](Self::command), and accepts only replies for which `is_reply` returns `true`.
+    ///
+    /// Any other reply ends the connection, because those after it may be replies to other commands, too. Errors of the
+    /// server are always accepted. `is_reply` runs while the connection is locked, so it must not block or panic.
+    ///
+    /// # Errors
+    ///
+    /// See [`command`](Self::command). If the reply is not accepted, the connection is lost.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), tollgate::Error> {
+    /// use tollgate::RedisStore;
+    /// use tollgate::deadpool_redis::redis::{Value, cmd};
+    ///
+    /// let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+    /// let is_number = |reply: &Value| matches!(reply, Value::Int(_));
+    /// let life = store.command_checked(cmd("PTTL").arg("tollgate:{user:ada}:api:2"), is_number).await?;
+    /// # let _ = life;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn command_checked(&self, command: &Cmd, is_reply: fn(&Value) -> bool) -> Result<Value, Error> {
+        self.engine().command(command.clone(), Some(is_reply)).await
     }
 
     /// Returns the [`prefix`](crate::store::RedisStoreBuilder::prefix) of every key of the store.
@@ -225,7 +252,7 @@ impl Store for RawRedisStore {
     }
 
     fn adjust(&self, counter: &Counter, change: Change) -> MaybeFuture<Result<ChangeResult, Error>> {
-        let (taken, engine) = (of_any(counter), Arc::clone(&self.0));
+        let (taken, engine) = (untaken(counter), Arc::clone(&self.0));
         let (taken, change) = changed(&taken, change);
         let request = Request::adjustment(&engine.prefix, &[], &taken, change, || engine.time.now_ms());
         let (asking, taken) = (engine.call(request, Deadline::none()), taken.into_owned());

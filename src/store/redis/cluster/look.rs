@@ -141,7 +141,7 @@ impl Cluster {
         let node = self.node(address);
         let command = cmd("CLUSTER").arg("SLOTS").take();
         // Not subject to the circuit breaker: a node that cannot decide can often name the one that can.
-        let asked = node.server.ask(Job::command(command, Timeout::new(limit), 0))?.await;
+        let asked = node.server.ask(Job::command(command, None, Timeout::new(limit), 0))?.await;
         let slots = match asked {
             Ok(JobReply::Command(slots)) => slots,
             Ok(JobReply::Script(_)) => return Err(no_cluster()),

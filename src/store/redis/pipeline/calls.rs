@@ -1,6 +1,7 @@
 use std::ptr;
 use std::sync::Arc;
 
+use deadpool_redis::redis::Value;
 #[cfg(feature = "cluster")]
 use deadpool_redis::redis::cmd;
 use smallvec::{SmallVec, smallvec};
@@ -80,7 +81,7 @@ pub(super) fn encode(
         cmd("ASKING").write_packed_command(out);
         command.before += 1;
     }
-    if let Asked::Command(call) = &first.asked {
+    if let Asked::Command(call, _) = &first.asked {
         return call.write_packed_command(out);
     }
     let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
@@ -110,14 +111,16 @@ fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
 }
 
 pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> bool {
-    let is_script = entries[command.ids[0]].job.request().is_some();
+    let asked = &entries[command.ids[0]].job.asked;
+    let is_reply = |value: &Value| matches!(asked, Asked::Command(_, accepts) if accepts.is_none_or(|is| is(value)));
     match reply {
-        Reply::Bytes(bytes) if is_script => {
+        Reply::Bytes(bytes) if matches!(asked, Asked::Script(_)) => {
             let requests = command.ids.iter().map(|id| request(entries, *id));
             ScriptReply::read(bytes, command.size).is_some_and(|reply| reply.fits(requests))
         }
-        Reply::Bytes(_) | Reply::Error(_) => true,
-        Reply::Other(_) => !is_script,
+        Reply::Bytes(bytes) => is_reply(&Value::BulkString(bytes.to_vec())),
+        Reply::Error(_) => true,
+        Reply::Other(value) => is_reply(value),
         Reply::Pushed => false,
     }
 }

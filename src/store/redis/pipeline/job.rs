@@ -36,10 +36,14 @@ pub(in crate::store::redis) struct Job {
     pub(in crate::store::redis) permit: Option<CallPermit>,
 }
 
+/// Returns `true` for a value that can be the reply to a command.
+pub(in crate::store::redis) type IsReply = fn(&Value) -> bool;
+
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Script(Request),
-    Command(Arc<Cmd>),
+    /// Any reply is accepted without a function.
+    Command(Arc<Cmd>, Option<IsReply>),
 }
 
 #[derive(Debug)]
@@ -131,8 +135,14 @@ impl Job {
         Box::new(Self::from_asked(Asked::Script(request), timeout, slot))
     }
 
-    pub(in crate::store::redis) fn command(command: Cmd, timeout: Timeout, slot: u16) -> Box<Self> {
-        Box::new(Self { is_alone: true, ..Self::from_asked(Asked::Command(Arc::new(command)), timeout, slot) })
+    pub(in crate::store::redis) fn command(
+        command: Cmd,
+        is_reply: Option<IsReply>,
+        timeout: Timeout,
+        slot: u16,
+    ) -> Box<Self> {
+        let asked = Asked::Command(Arc::new(command), is_reply);
+        Box::new(Self { is_alone: true, ..Self::from_asked(asked, timeout, slot) })
     }
 
     #[inline]
@@ -144,14 +154,14 @@ impl Job {
     pub(super) fn size(&self) -> usize {
         match &self.asked {
             Asked::Script(request) => request.size(),
-            Asked::Command(_) => 1,
+            Asked::Command(..) => 1,
         }
     }
 
     pub(super) fn request(&self) -> Option<&Request> {
         match &self.asked {
             Asked::Script(request) => Some(request),
-            Asked::Command(_) => None,
+            Asked::Command(..) => None,
         }
     }
 }

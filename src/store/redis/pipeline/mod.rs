@@ -47,7 +47,7 @@ mod sync {
 }
 
 pub(super) use calls::Settings;
-pub(super) use job::{Job, JobReply, SettledReply, Timeout, stopped};
+pub(super) use job::{IsReply, Job, JobReply, SettledReply, Timeout, stopped};
 #[cfg(feature = "cluster")]
 pub(super) use job::{NotGranted, Unsettled, Watch};
 pub(super) use pipe::{Asking, NoReply};

@@ -223,7 +223,7 @@ impl Watch for Handed {
 
 /// The request of a number.
 fn request(number: u8) -> Box<Job> {
-    Job::command(Cmd::new(), Timeout::new(Duration::from_secs(60)), number.into())
+    Job::command(Cmd::new(), None, Timeout::new(Duration::from_secs(60)), number.into())
 }
 
 fn number(job: &Job) -> u8 {
