@@ -5,7 +5,7 @@
 //! | start | [your first limit](first_limit) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
-//! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [metrics], [troubleshooting] |
+//! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [troubleshooting] |
 //! | reference | [normal forms of keys](names), [charges and refunds](accounts) |
 //! | test it | [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) and [writing a store](https://docs.rs/tollgate-test/latest/tollgate_test/writing_a_store/), in the crate `tollgate-test` |
 //!
@@ -34,6 +34,12 @@ pub mod keys {}
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/names.md")]
 pub mod names {}
+
+/// Who is limited and why, and overrides of limits while the service runs.
+///
+#[doc = include_str!("../docs/guide-links.md")]
+#[doc = include_str!("../docs/operating.md")]
+pub mod operating {}
 
 /// The client's address behind load balancers and other proxies.
 ///

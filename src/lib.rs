@@ -113,6 +113,11 @@ pub mod body {
     pub use crate::http::{BodyError, ResponseBody, ResponseFuture};
 }
 
+/// Changes of limits by operators, while a layer or limiter serves.
+pub mod overrides {
+    pub use crate::limiter::{Effect, Override, Overrides};
+}
+
 /// Parts of a [`Policy`] other than its [`Quota`] and its [`key`].
 pub mod policy {
     #[cfg(feature = "calendar")]
@@ -130,7 +135,7 @@ pub mod response {
 
 /// Remaining units of clients, and the effect of policies on a request.
 pub mod status {
-    pub use crate::http::{Explanation, PolicyExplanation, StatusService};
+    pub use crate::http::{Explanation, LogKeys, PolicyExplanation, StatusService};
 }
 
 /// Compiles and runs the code in the readme, which uses these features.

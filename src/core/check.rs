@@ -3,6 +3,8 @@
 //! Layers and limiters make checks from policies, keys and costs. Stores see nothing else of a request. A check names
 //! its [`Counter`] by value, so stores need no registry of policies, and a policy can be replaced at any time.
 
+use std::time::Duration;
+
 use smallvec::SmallVec;
 
 use super::limit::Limit;
@@ -126,6 +128,7 @@ pub struct Check {
     pub settles: Settles,
     /// The ban of the key, if the policy has one.
     pub ban: Option<Box<BanCheck>>,
+    pub(crate) overridden: Overridden,
 }
 
 /// The ban of a [`Check`], which a store decides together with the quota.
@@ -165,7 +168,15 @@ impl Check {
     ///
     /// Any number of units is valid: 0 is a peek, and a cost above the capacity of the quota never fits.
     pub fn new(counter: Counter, cost: u64) -> Self {
-        Self { counter, cost, floor: 0, mode: Mode::Enforce, settles: Settles::AsTaken, ban: None }
+        Self {
+            counter,
+            cost,
+            floor: 0,
+            mode: Mode::Enforce,
+            settles: Settles::AsTaken,
+            ban: None,
+            overridden: Overridden::No,
+        }
     }
 
     /// Sets the units to take. 0 makes the check a peek.
@@ -210,6 +221,16 @@ impl Check {
     pub(crate) fn is_only_for_ban(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.only)
     }
+}
+
+/// Whether an operator's override changed a check.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Overridden {
+    #[default]
+    No,
+    Changed,
+    /// `None` if there is no end.
+    Denied(Option<Duration>),
 }
 
 pub(crate) type Checks = SmallVec<[Check; 1]>;

@@ -35,7 +35,9 @@ use super::{Check, Error, Mode};
 ///   "outcomes": [
 ///     {
 ///       "policy": "api",
+///       "key": "user:ada",
 ///       "shadow": false,
+///       "overridden": false,
 ///       "allowed": false,
 ///       "limit": 100,
 ///       "window_seconds": 60.0,
@@ -141,6 +143,8 @@ pub enum Source {
     /// No store (fail-open): the store is unavailable, and [`OnFailure::Allow`](crate::OnFailure::Allow) allows all
     /// requests.
     FailOpen,
+    /// An [override](crate::overrides::Override) that denies: no store was called.
+    Override,
 }
 
 impl Source {
@@ -153,6 +157,7 @@ impl Source {
             Self::Ratio => "ratio",
             Self::Fallback => "fallback",
             Self::FailOpen => "fail_open",
+            Self::Override => "override",
         }
     }
 }

@@ -35,7 +35,7 @@ pub use ban::Ban;
 #[cfg_attr(not(feature = "calendar"), allow(unreachable_pub, reason = "the crate exports it with its feature"))]
 pub use calendar::Calendar;
 pub use check::{BanCheck, Check, Counter, Mode, Settles};
-pub(crate) use check::{Checks, kept};
+pub(crate) use check::{Checks, Overridden, kept};
 pub use decision::{Decision, Outcome, Source};
 pub(crate) use digits::Digits;
 pub use error::Error;

@@ -26,9 +26,11 @@ impl Serialize for Decision {
 
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("Outcome", 11)?;
+        let mut fields = serializer.serialize_struct("Outcome", 13)?;
         fields.serialize_field("policy", self.policy())?;
+        fields.serialize_field("key", self.key())?;
         fields.serialize_field("shadow", &(self.mode() == Mode::Shadow))?;
+        fields.serialize_field("overridden", &self.is_overridden())?;
         fields.serialize_field("allowed", &self.is_allowed())?;
         fields.serialize_field("limit", &self.limit())?;
         fields.serialize_field("window_seconds", &seconds(self.window()))?;

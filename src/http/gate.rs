@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 
+use super::events::Events;
 #[cfg(feature = "axum")]
 use super::key::ClientIp;
 use super::policy::{AwaitsRefusals, DeniedMark, Policy};
@@ -44,8 +45,7 @@ pub(crate) struct LayerState {
     pub(crate) refuses: Option<Arc<Refuses>>,
     pub(crate) unknown_keys: Arc<Lines>,
     pub(crate) skips: Arc<[PolicyTelemetry]>,
-    pub(crate) refusals: Arc<[Lines; 2]>,
-    pub(crate) logs_refusals: bool,
+    pub(crate) events: Events,
 }
 
 impl LayerState {
@@ -64,8 +64,7 @@ impl LayerState {
             refuses: None,
             unknown_keys: Arc::default(),
             skips: Arc::default(),
-            refusals: Arc::new([Lines::ten(), Lines::ten()]),
-            logs_refusals: false,
+            events: Events::default(),
         }
     }
 

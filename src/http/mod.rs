@@ -9,6 +9,7 @@
 
 mod account;
 mod admission;
+mod events;
 mod gate;
 mod grpc;
 mod headers;
@@ -20,6 +21,7 @@ mod service;
 mod status;
 
 pub use self::account::{ActualCost, RateLimitHandle};
+pub use self::events::LogKeys;
 pub use self::headers::{Draft, RateLimitHeaders, exposed_headers};
 pub use self::key::extractor::MissingKey;
 pub use self::layer::{Explanation, LiveLayer, PolicyExplanation, RateLimitLayer};

@@ -149,7 +149,7 @@ fn resolve(gate: &Arc<LayerState>, place: usize, parts: &Parts) -> Resolved {
     let policy = &gate.policies[place];
     let scope = &policy.options().scope;
     let covered = scope.terms(parts).is_some();
-    if policy.rule().mode() == Mode::Shadow || !(covered || scope.applies_when(parts)) {
+    if gate.limits.mode(policy.rule()) != Some(Mode::Enforce) || !(covered || scope.applies_when(parts)) {
         return Resolved::Skip(Skip::Scope);
     }
     let resolved = PolicyResolver::resolve_look(gate, place, parts);

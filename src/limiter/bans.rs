@@ -4,6 +4,7 @@ use super::Limiter;
 use super::resolve::counter;
 use crate::core::{Error, Key};
 use crate::store::{Change, Store};
+use crate::telemetry::log_ban;
 
 impl Limiter {
     /// Counts a strike against a key, of every rule that has a [ban](crate::Rule::ban).
@@ -44,6 +45,7 @@ impl Limiter {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
             if applied.ban_began() {
                 limits.telemetry.banned(rule.name(), rule.mode());
+                log_ban(rule.name(), None, rule.mode(), applied.banned_for);
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
+use super::overrides::table::OverrideTable;
 use super::plan::{PendingCheck, Plan};
 use super::rule::{Rule, RuleKeys};
 use super::warned::Warned;
@@ -29,6 +30,8 @@ pub(crate) struct Limits {
     pub(crate) store: Arc<FailureStore>,
     /// Also covers limits that these replaced.
     pub(crate) warned: Arc<Warned>,
+    /// Also of limits that these replaced.
+    pub(super) overrides: Arc<OverrideTable>,
     pub(super) source: Weak<dyn InForce>,
 }
 
@@ -57,6 +60,7 @@ impl Limits {
             inner,
             store,
             warned: Arc::default(),
+            overrides: Arc::default(),
             source,
         }
     }

@@ -10,6 +10,7 @@ mod bans;
 mod counters;
 mod limits;
 pub(crate) mod lookup;
+mod overrides;
 mod plan;
 mod resolve;
 mod rule;
@@ -32,6 +33,7 @@ use tokio::time::{Instant, sleep};
 pub use self::counters::Counters;
 pub(crate) use self::counters::has_units;
 pub(crate) use self::limits::{InForce, Limits};
+pub use self::overrides::{Effect, Override, Overrides};
 pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
 use self::resolve::{counter, looks, plan_for};
 pub use self::rule::Rule;
@@ -45,6 +47,7 @@ pub(crate) use self::warned::is_first;
 use crate::core::error::{Kind, built};
 use crate::core::{Decision, Error, Key, PolicyName, random};
 use crate::store::{Ask, BreakerState, Change, FailureRules, FailureStore, OnFailure, SlotGuard, Store, StoreDecision};
+use crate::telemetry::log_bans;
 
 /// Resolution of tokio's timers: no wait and no timeout is shorter.
 const TIMER_RESOLUTION: Duration = Duration::from_millis(1);
@@ -215,6 +218,11 @@ impl Limiter {
 
     pub(crate) fn shared(in_force: Arc<dyn InForce>) -> Self {
         Self { in_force, only: None }
+    }
+
+    /// Returns the overrides in force, which an operator sets at run time. A layer and its limiters share them.
+    pub fn overrides(&self) -> Overrides {
+        Overrides::new(Arc::clone(&self.in_force))
     }
 
     fn from_limits(limits: Limits) -> Self {
@@ -478,7 +486,9 @@ impl Limiter {
         }
         let plan = plan_for(limits, &self.places(limits, key)?, key, units)?;
         let (_, timer, decided) = limits.decide(plan).await?;
-        limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
+        let decision = decided.as_ref().map(|decided| &decided.decision);
+        limits.telemetry.decided(timer, decision);
+        log_bans(decision);
         Ok((Arc::clone(&limits.store), decided?))
     }
 }

@@ -10,7 +10,7 @@ use std::task::Poll;
 use smallvec::SmallVec;
 
 use super::rule::Rule;
-use crate::core::{Key, Limit, Quota};
+use crate::core::{Key, Limit, Overridden, Quota};
 use crate::store::{BanCheck, Check, Counter};
 
 /// Indexes of rules in the list of all, ascending.
@@ -111,6 +111,6 @@ impl CheckDraft {
         let quota = counter.quota();
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.units(quota));
         let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));
-        Check { counter, cost: self.cost, floor, mode: rule.mode(), settles, ban }
+        Check { counter, cost: self.cost, floor, mode: rule.mode(), settles, ban, overridden: Overridden::No }
     }
 }

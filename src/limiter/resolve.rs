@@ -76,7 +76,9 @@ impl Limits {
         found: Result<Option<Quota>, Error>,
     ) -> Result<Option<Check>, Error> {
         let mode = self.rules[draft.place].mode();
-        self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) })
+        let check =
+            self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) });
+        Ok(check?.and_then(|check| self.overridden(check)))
     }
 }
 

@@ -324,6 +324,10 @@ impl RuleKeys {
         !self.has_scope && (self.kind.as_deref() == Some(key.kind()) || is_shared(key))
     }
 
+    pub(super) fn may_make(&self, key: &Key) -> bool {
+        self.kind.as_deref().is_none_or(|kind| kind == key.kind()) || is_shared(key)
+    }
+
     pub(super) fn describe(&self, name: &PolicyName) -> String {
         match (self.kind.as_deref(), self.has_scope) {
             (Some(kind), false) => format!("{:?} has keys of kind {kind:?}", name.as_str()),

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::{BanCheck, Change, ChangeResult, Check, ReceiptItem, Settles};
 use crate::core::algorithm::{Adjusted, Adjustment, CounterState, NEVER, Step};
-use crate::core::{Ban, Lines, Outcome, PolicyName, Quota};
+use crate::core::{Ban, Outcome, Quota};
 
 /// Adds the checks of bans. Idempotent.
 pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
@@ -19,7 +19,15 @@ pub(super) fn with_bans(checks: &[Check]) -> Cow<'_, [Check]> {
     let ban_of = |check: &Check| {
         let counter = check.counter.ban_counter(check.ban.as_deref()?);
         let (cost, mode) = (check.strikes().into(), check.mode);
-        Some(Check { counter, cost, floor: 0, mode, settles: Settles::AsTaken, ban: None })
+        Some(Check {
+            counter,
+            cost,
+            floor: 0,
+            mode,
+            settles: Settles::AsTaken,
+            ban: None,
+            overridden: check.overridden,
+        })
     };
     checks.iter().flat_map(|check| ban_of(check).into_iter().chain([check.clone()])).collect()
 }
@@ -86,23 +94,10 @@ pub(super) fn noted(outcome: Outcome, ban: &Step) -> Outcome {
 pub(super) fn log(checks: &[Check], steps: &[Step]) {
     for (check, step) in checks.iter().zip(steps) {
         step.found.warn(check.counter.policy());
-        if check.counter.is_ban() {
-            log_ban(check.counter.policy(), step.delay);
-        }
     }
 }
 
 pub(super) fn applied_strike(ban: &ReceiptItem, units: u64, step: &Step) -> ChangeResult {
-    log_ban(ban.counter.policy(), step.wait * units);
     let applied = ChangeResult::new(units, ban.stamp);
     if step.fits { applied } else { applied.banned(Duration::from_millis(step.wait)) }
-}
-
-/// At most ten lines of a policy in 10 s, without the key. 0 is no ban.
-fn log_ban(policy: &PolicyName, length: u64) {
-    static BANNED: Lines = Lines::ten();
-    let (policy, length) = (policy.as_str(), Duration::from_millis(length));
-    if !length.is_zero() {
-        BANNED.log(policy, |more| tracing::info!(code = "key_banned", policy, ?length, more, "key banned"));
-    }
 }

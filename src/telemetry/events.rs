@@ -1,9 +1,11 @@
+use std::time::Duration;
+
 #[cfg(feature = "metrics")]
 use tokio::time::Instant;
 
 #[cfg(feature = "metrics")]
 use super::series::{PolicySeries, Series};
-use crate::core::{Decision, Error, Mode, PolicyName};
+use crate::core::{Decision, Error, Lines, Mode, PolicyName};
 
 /// Several of them add to one gauge, so dropping it subtracts its part.
 #[derive(Debug, Default)]
@@ -132,6 +134,22 @@ impl Telemetry {
     }
 }
 
+/// Logs the bans that began with a decision outside of a layer, where keys are the application's own: without them.
+pub(crate) fn log_bans(decided: Result<&Decision, &Error>) {
+    for outcome in decided.map(Decision::outcomes).unwrap_or_default().iter().filter(|one| one.has_begun_ban()) {
+        log_ban(outcome.policy_name(), None, outcome.mode(), outcome.banned_for());
+    }
+}
+
+/// Logs that a ban began, at most ten times in 10 s for each policy of the process.
+pub(crate) fn log_ban(policy: &PolicyName, key: Option<String>, mode: Mode, length: Option<Duration>) {
+    static BANNED: Lines = Lines::ten();
+    BANNED.log(policy.as_str(), |more| {
+        let (policy, shadow) = (policy.as_str(), mode == Mode::Shadow);
+        tracing::info!(code = "key_banned", policy, key, shadow, ?length, more, "key banned");
+    });
+}
+
 #[derive(Debug)]
 pub(crate) struct PolicyTelemetry {
     #[cfg(feature = "metrics")]
@@ -143,6 +161,7 @@ pub(crate) enum Skipped {
     KeyMissing,
     List,
     Scope,
+    Override,
 }
 
 impl PolicyTelemetry {

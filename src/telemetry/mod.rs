@@ -17,4 +17,4 @@ mod events;
 #[cfg(feature = "metrics")]
 mod series;
 
-pub(crate) use events::{PolicyTelemetry, Skipped, Telemetry, Timer, Undecided};
+pub(crate) use events::{PolicyTelemetry, Skipped, Telemetry, Timer, Undecided, log_ban, log_bans};

@@ -25,7 +25,7 @@ pub(super) struct Series {
 #[derive(Debug)]
 pub(super) struct Decisions {
     /// In the order of [`Source`](crate::core::Source): allowed, denied, and the time of both.
-    pub(super) sources: [([Counter; 2], Histogram); 6],
+    pub(super) sources: [([Counter; 2], Histogram); 7],
     pub(super) unlimited: Counter,
     /// In the order of [`Undecided`](super::Undecided).
     pub(super) undecided: [Counter; 4],
@@ -50,8 +50,15 @@ impl Series {
             let counter = |source, verdict| DECISIONS.counter(&[("source", source), ("verdict", verdict)]);
             let seconds = |source| DECISION_SECONDS.histogram(&[("source", source)]);
             let of = |source| (["allowed", "refused"].map(|verdict| counter(source, verdict)), seconds(source));
-            let sources =
-                [Source::Store, Source::DenyCache, Source::Lease, Source::Ratio, Source::Fallback, Source::FailOpen];
+            let sources = [
+                Source::Store,
+                Source::DenyCache,
+                Source::Lease,
+                Source::Ratio,
+                Source::Fallback,
+                Source::FailOpen,
+                Source::Override,
+            ];
             let undecided = |verdict| counter("none", verdict);
             Decisions {
                 sources: sources.map(|source| of(source.as_str())),
@@ -104,7 +111,7 @@ pub(super) struct PolicySeries {
     bans: [OnceLock<[Counter; 2]>; 2],
     ambiguous: OnceLock<Counter>,
     unknown_tiers: OnceLock<Counter>,
-    skipped: OnceLock<[Counter; 3]>,
+    skipped: OnceLock<[Counter; 4]>,
 }
 
 impl PolicySeries {
@@ -141,9 +148,10 @@ impl PolicySeries {
     }
 
     /// In the order of [`Skipped`](super::Skipped).
-    pub(super) fn skipped(&self) -> &[Counter; 3] {
+    pub(super) fn skipped(&self) -> &[Counter; 4] {
         self.skipped.get_or_init(|| {
-            ["key_missing", "list", "scope"].map(|reason| POLICIES_SKIPPED.counter(&[self.label(), ("reason", reason)]))
+            let counter = |reason| POLICIES_SKIPPED.counter(&[self.label(), ("reason", reason)]);
+            ["key_missing", "list", "scope", "override"].map(counter)
         })
     }
 

@@ -32,7 +32,7 @@ fn assert_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(value:
 /// An outcome, of which two fields are given and the others are of a request that is refused for good.
 fn outcome(policy: &str, limit: u64, window: f64, fields: &Value) -> Value {
     let mut outcome = json!({
-        "policy": policy, "limit": limit, "window_seconds": window, "shadow": false, "allowed": false, "remaining": 0,
+        "policy": policy, "key": "user:ada", "overridden": false, "limit": limit, "window_seconds": window, "shadow": false, "allowed": false, "remaining": 0,
         "reset_after_seconds": 0.0, "retry_after_seconds": null, "retry_is_guess": false, "banned_for_seconds": null,
         "delay_seconds": 0.0,
     });

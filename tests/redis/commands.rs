@@ -2,9 +2,11 @@
 
 use std::error::Error as _;
 
-use tollgate::deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, cmd};
+use tollgate::RedisStore;
+use tollgate::deadpool_redis::redis::{Cmd, FromRedisValue, RedisError, Value, cmd};
 
 use super::stores::{patient_store, remaining, take};
+use crate::support::proxy::{Mode, Proxy};
 use crate::support::server::RedisServer;
 
 #[tokio::test]
@@ -25,4 +27,23 @@ async fn commands_are_sent_beside_decisions_and_their_errors_have_a_source() {
     }
     assert!(store.command(&Cmd::new()).await.is_err_and(|error| error.is_invalid()));
     assert_eq!(remaining(&store, "ada").await, 49, "the connection is as before");
+}
+
+#[tokio::test]
+async fn a_connection_whose_replies_are_of_another_form_ends() {
+    let server = RedisServer::start();
+    let proxy = Proxy::to(server.port());
+    let store = RedisStore::builder().connect(&proxy.url()).await.expect("the server was started");
+    let is_text = |reply: &Value| matches!(reply, Value::BulkString(_));
+    let echo = async || store.command_checked(cmd("ECHO").arg("ada"), is_text).await;
+    assert!(echo().await.is_ok());
+    proxy.set(Mode::Others);
+    assert!(echo().await.is_err_and(|error| error.is_connection()));
+    // On the connection on which this began all replies are wrong from then on.
+    proxy.set(Mode::Pass);
+    let end = tokio::time::Instant::now() + std::time::Duration::from_secs(5);
+    while let Err(error) = echo().await {
+        assert!(tokio::time::Instant::now() < end, "{error:#}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }

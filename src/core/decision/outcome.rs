@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::core::{Check, Limit, Mode, PolicyName, Quota, algorithm};
+use crate::core::{Check, Counter, Key, Limit, Mode, Overridden, PolicyName, Quota, algorithm};
 
 const NO_WAIT: u64 = u64::MAX;
 
@@ -41,7 +41,7 @@ const GUESS: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Outcome {
-    limit: Limit,
+    counter: Counter,
     pub(super) mode: Mode,
     pub(super) allowed: bool,
     pub(super) remaining: u64,
@@ -55,6 +55,7 @@ pub struct Outcome {
     standing: Standing,
     mark: Mark,
     pub(super) hidden: bool,
+    overridden: bool,
     /// Length of the window that counts, if a calendar's; else 0.
     minutes: u16,
 }
@@ -80,14 +81,14 @@ impl Outcome {
     /// It resets immediately, unless [`with_reset_after`](Self::with_reset_after) sets another time.
     pub fn allowed(check: &Check, remaining: u64) -> Self {
         let hidden = check.is_only_for_ban();
-        Self { remaining, hidden, ..Self::unused(check.counter.limit().clone(), check.mode) }
+        Self { remaining, hidden, ..Self::unused(check) }
     }
 
     #[inline]
-    fn unused(limit: Limit, mode: Mode) -> Self {
+    fn unused(check: &Check) -> Self {
         Self {
-            limit,
-            mode,
+            counter: check.counter.clone(),
+            mode: check.mode,
             allowed: true,
             remaining: 0,
             wait_us: 0,
@@ -96,6 +97,7 @@ impl Outcome {
             standing: Standing::NoBan,
             mark: Mark::None,
             hidden: false,
+            overridden: check.overridden != Overridden::No,
             minutes: 0,
         }
     }
@@ -112,7 +114,7 @@ impl Outcome {
     /// If the check fits and nothing remains, that is the wait for a unit too, less the time that the others take where
     /// units return one by one.
     pub fn with_reset_after(self, reset_after: Duration) -> Self {
-        let (quota, reset_us) = (&self.limit.quota, micros(reset_after));
+        let (quota, reset_us) = (self.counter.quota(), micros(reset_after));
         let wait_us = match (self.allowed, self.remaining) {
             (true, 0) if quota.facts().held => reset_us.min(GUESS),
             (true, 0) if quota.facts().returns_evenly => {
@@ -145,7 +147,7 @@ impl Outcome {
     }
 
     pub(crate) fn with_window(self, window: Duration) -> Self {
-        let minutes = self.limit.quota.calendar().map_or(0, |_| window.as_secs() / 60);
+        let minutes = self.counter.quota().calendar().map_or(0, |_| window.as_secs() / 60);
         Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
     }
 
@@ -190,14 +192,15 @@ impl Outcome {
     }
 
     pub(super) fn with_limit(&self, limit: Limit) -> Self {
-        Self { limit, ..self.clone() }
+        let counter = Counter::from_limit(limit, self.counter.key().clone());
+        Self { counter, ..self.clone() }
     }
 
     pub(crate) fn with_more(&self, units: u64, owed: u64) -> Self {
         if self.is_banned() {
             return self.clone();
         }
-        let remaining = self.remaining.saturating_add(units).min(self.limit.quota.capacity()).saturating_sub(owed);
+        let remaining = self.remaining.saturating_add(units).min(self.counter.quota().capacity()).saturating_sub(owed);
         let wait_us = if remaining > 0 && self.allowed { 0 } else { self.wait_us };
         Self { remaining, wait_us, ..self.clone() }
     }
@@ -209,7 +212,7 @@ impl Outcome {
             return self.clone();
         }
         let remaining = if balance <= taken {
-            self.remaining.saturating_add(taken - balance).min(self.limit.quota.capacity())
+            self.remaining.saturating_add(taken - balance).min(self.counter.quota().capacity())
         } else {
             self.remaining.saturating_sub(balance - taken)
         };
@@ -246,22 +249,46 @@ impl Outcome {
             reset_us: measures.reset.saturating_mul(tick),
             delay_us: measures.delay.saturating_mul(tick),
             hidden: check.is_only_for_ban(),
-            ..Self::unused(check.counter.limit().clone(), check.mode)
+            ..Self::unused(check)
         }
         .with_window(Duration::from_micros(measures.window.saturating_mul(tick)))
     }
 
     pub(crate) fn name_and_quota(&self) -> &Limit {
-        &self.limit
+        self.counter.limit()
     }
 
     pub(crate) fn policy_name(&self) -> &PolicyName {
-        &self.limit.policy
+        self.counter.policy()
     }
 
     /// Returns the name of the policy.
     pub fn policy(&self) -> &str {
-        self.limit.policy.as_str()
+        self.counter.policy().as_str()
+    }
+
+    /// Returns the key that was counted, as it is in the store. Secrets are hashed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{Key, Limiter, MemoryStore, Quota, Rule};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), tollgate::Error> {
+    /// let limiter = Limiter::new(MemoryStore::new(), [Rule::new("mail", Quota::per_hour(100))]);
+    /// let decision = limiter.check(&Key::new("user", "ada")).await?;
+    /// assert_eq!(decision.outcomes()[0].key().as_str(), "user:ada");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key(&self) -> &Key {
+        self.counter.key()
+    }
+
+    /// Returns `true` if an [override](crate::overrides::Override) changed the quota or mode, or denies the request.
+    pub fn is_overridden(&self) -> bool {
+        self.overridden
     }
 
     pub(crate) fn is_hidden(&self) -> bool {
@@ -270,7 +297,7 @@ impl Outcome {
 
     /// Returns the quota that applied: the quota of the policy, or of the client's tier.
     pub fn quota(&self) -> &Quota {
-        &self.limit.quota
+        self.counter.quota()
     }
 
     /// Returns the mode of the policy: enforced or shadow.
@@ -290,7 +317,7 @@ impl Outcome {
 
     /// Returns the limit of the quota, in units per window.
     pub fn limit(&self) -> u64 {
-        self.limit.quota.limit()
+        self.counter.quota().limit()
     }
 
     /// Returns the number of further requests at cost 1 that would be allowed immediately after this one.
@@ -301,8 +328,8 @@ impl Outcome {
         self.remaining
     }
 
-    /// Returns the time until this policy allows the same request; `None` if it does, or never will. For a concurrency
-    /// it is a [guess](Self::retry_is_guess), 1 s.
+    /// Returns the time until this policy allows the same request, or `None` if it does, or never will. For a
+    /// concurrency it is a [guess](Self::retry_is_guess), 1 s.
     pub fn retry_after(&self) -> Option<Duration> {
         if self.allowed { None } else { self.wait() }
     }
@@ -319,13 +346,13 @@ impl Outcome {
         self.standing == Standing::Banned
     }
 
-    /// Returns the time until the ban of the key ends; `None` if the key is not banned.
+    /// Returns the time until the ban of the key ends, or `None` if the key is not banned.
     pub fn banned_for(&self) -> Option<Duration> {
         self.is_banned().then(|| Duration::from_micros(self.delay_us))
     }
 
     pub(crate) fn is_held(&self) -> bool {
-        self.limit.quota.facts().held
+        self.counter.quota().facts().held
     }
 
     /// Returns the time until all units are available again, if none are taken.
@@ -350,7 +377,7 @@ impl Outcome {
     /// the quota.
     pub fn window(&self) -> Duration {
         match self.minutes {
-            0 => self.limit.quota.window(),
+            0 => self.counter.quota().window(),
             minutes => Duration::from_secs(60 * u64::from(minutes)),
         }
     }
@@ -365,7 +392,6 @@ impl Outcome {
         self.standing != Standing::NoBan
     }
 
-    #[cfg(feature = "metrics")]
     pub(crate) fn has_begun_ban(&self) -> bool {
         self.mark == Mark::BanBegan
     }
@@ -396,7 +422,7 @@ impl Outcome {
 pub(crate) struct Measures {
     pub(crate) fits: bool,
     pub(crate) remaining: u64,
-    /// Until the check fits; [`NEVER`](algorithm::NEVER) if no wait can help.
+    /// Until the check fits, or [`NEVER`](algorithm::NEVER) if no wait can help.
     pub(crate) wait: u64,
     pub(crate) reset: u64,
     pub(crate) window: u64,

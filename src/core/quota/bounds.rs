@@ -29,6 +29,23 @@ impl Quota {
         Self { limit, capacity, ..self }
     }
 
+    /// Multiplies limit and capacity, within the bounds of the algorithm. Those of a long sliding log stay as they are.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "bounded")]
+    pub(crate) fn scaled(self, factor: f64) -> Self {
+        let scale = |units: u64, most: u64| ((units as f64 * factor).round() as u64).clamp(1, most.max(units));
+        let limit = scale(self.limit, self.algorithm.most_units(self.window));
+        let scaled = self.with_units(limit, limit);
+        match self.facts().capacity {
+            Capacity::Burst => scaled.with_units(limit, scale(self.capacity, scaled.most_capacity())),
+            Capacity::Queue => {
+                let capacity = scale(self.capacity, scaled.most_capacity());
+                let extra = self.extra.min(u32::try_from(capacity - 1).unwrap_or(u32::MAX));
+                Self { extra, ..scaled.with_units(limit, capacity) }
+            }
+            Capacity::Limit => scaled,
+        }
+    }
+
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::within_bounds(algorithm, limit, window) {
             Err(fault) => Err(fault.algorithm(algorithm).window(window)),

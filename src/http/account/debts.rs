@@ -217,11 +217,14 @@ impl Strike {
 
     fn send(self, gate: &LayerState) {
         let Self { ban, policy, mode, receipt, .. } = self;
-        let telemetry = gate.limits.telemetry.clone();
+        let (telemetry, events) = (gate.limits.telemetry.clone(), gate.events.clone());
+        let key = receipt.items().first().map(|taken| taken.counter.key().clone());
         let settling = gate.limits.store.settle(receipt, &[Settlement::new(0, Change::Strike(ban))]);
         let reported = settling.map(move |settled| {
-            if settled.is_ok_and(|applied| applied.iter().any(ChangeResult::ban_began)) {
+            let began = settled.unwrap_or_default().into_iter().find(ChangeResult::ban_began);
+            if let Some(began) = began {
                 telemetry.banned(&policy, mode);
+                key.iter().for_each(|key| events.ban_began(&policy, key, mode, began.banned_for));
             }
         });
         if let (MaybeFuture::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {

@@ -30,6 +30,7 @@ use crate::http::gate::SharedGate;
 use crate::http::policy::{DeniedMark, Policy};
 use crate::limiter::{CheckDraft, Counters};
 use crate::store::{Ask, SlotGuard, Store, StoreDecision};
+use crate::telemetry::log_bans;
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -297,7 +298,9 @@ impl RateLimitHandle {
         let check = CheckDraft::new(0, rule, rule.units()).check(rule, key.clone());
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
-        limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
+        let decision = decided.as_ref().map(|decided| &decided.decision);
+        limits.telemetry.decided(timer, decision);
+        log_bans(decision);
         let StoreDecision { mut decision, receipt } = decided?;
         if !policy.is_shown() {
             decision = decision.hidden();

@@ -19,7 +19,7 @@ use crate::http::key::{self, Extracted};
 use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
 use crate::http::response::Refusal;
 use crate::limiter::CheckDraft;
-use crate::store::{MaybeFuture, OnFailure};
+use crate::store::{Check, MaybeFuture, OnFailure};
 
 #[derive(Clone, Copy)]
 pub(crate) struct PolicyResolver<'a> {
@@ -43,6 +43,7 @@ impl<'a> PolicyResolver<'a> {
     pub(crate) fn resolve(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts, warns: bool) -> Resolved {
         let judge = Self { parts: Some(parts), warns, ..Self::without_parts(gate, place) };
         let policy = judge.policy;
+        let Some(mode) = gate.limits.mode(policy.rule()) else { return Resolved::Skip(Skip::Override) };
         let Some(terms) = policy.options().scope.terms(parts) else {
             if warns {
                 policy.warn_of_other_route(&gate.policies, parts);
@@ -50,7 +51,7 @@ impl<'a> PolicyResolver<'a> {
             return judge.resolve_ban(parts);
         };
         let resolved = judge.judge(parts, terms, |policy| policy.cost_of(parts));
-        if policy.rule().mode() == Mode::Enforce { resolved } else { resolved.in_shadow() }
+        if mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
     /// Resolves for a status request, at cost 0 and whatever the scope.
@@ -229,15 +230,20 @@ impl<'a> PolicyResolver<'a> {
         if draft.only_ban && !draft.bans {
             return Resolved::Skip(Skip::Scope);
         }
-        Resolved::Check(draft.check(self.policy.rule(), key))
+        self.overridden(draft.check(self.policy.rule(), key))
     }
 
     pub(super) fn check_tiered(self, draft: CheckDraft, key: Key, found: Result<Option<Quota>, Error>) -> Resolved {
         match self.gate.limits.check(draft, key, found) {
-            Ok(Some(check)) => Resolved::Check(check),
+            Ok(Some(check)) => self.overridden(check),
             Ok(None) => Resolved::Skip(Skip::NoTier),
             Err(error) => Resolved::refused(Refusal::Failed(error)),
         }
+    }
+
+    #[inline]
+    fn overridden(self, check: Check) -> Resolved {
+        self.gate.limits.overridden(check).map_or(Resolved::Skip(Skip::Override), Resolved::Check)
     }
 
     fn check_shared(self, draft: CheckDraft, key: Key) -> Resolved {

@@ -229,32 +229,10 @@ fn verdict(
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
-    log_denials(gate, &decided.decision);
+    gate.events.decided(&decided.decision);
     if decided.decision.is_allowed() {
         Ok(Admitted::new(Arc::clone(gate), places, decided))
     } else {
         Err(Refusal::Refused(Box::new(decided.decision)))
-    }
-}
-
-fn log_denials(gate: &LayerState, decision: &Decision) {
-    let [refused, shadow_refused] = &*gate.refusals;
-    for outcome in decision.outcomes().iter().filter(|outcome| !outcome.is_allowed()) {
-        let (policy, retry_after) = (outcome.policy(), outcome.retry_after());
-        match outcome.mode() {
-            Mode::Enforce if !gate.logs_refusals => {}
-            Mode::Enforce => refused.log(policy, |more| {
-                tracing::info!(code = "refused", policy, ?retry_after, more, "policy denied a request");
-            }),
-            Mode::Shadow => shadow_refused.log(policy, |more| {
-                tracing::info!(
-                    code = "shadow_refused",
-                    policy,
-                    ?retry_after,
-                    more,
-                    "policy in shadow mode would deny this request"
-                );
-            }),
-        }
     }
 }

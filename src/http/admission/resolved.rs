@@ -24,6 +24,7 @@ pub(crate) enum Skip {
     Unknown,
     NoTier,
     Shadow,
+    Override,
 }
 
 impl Skip {
@@ -32,6 +33,7 @@ impl Skip {
             Self::Scope | Self::Preflight => Some(Skipped::Scope),
             Self::Listed => Some(Skipped::List),
             Self::NoKey | Self::Unknown | Self::NoTier => Some(Skipped::KeyMissing),
+            Self::Override => Some(Skipped::Override),
             Self::Shadow => None,
         }
     }

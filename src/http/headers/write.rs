@@ -59,6 +59,7 @@ pub(crate) struct HeaderWriter {
 #[derive(Clone, Debug)]
 struct Rendered {
     configured: Limit,
+    mode: Mode,
     is_shown: bool,
     /// Counted unit, unless it is requests.
     unit: Option<&'static str>,
@@ -68,15 +69,16 @@ struct Rendered {
 
 impl Rendered {
     fn new(policy: &Policy) -> Self {
-        let (is_shown, advertised) = (policy.is_shown(), Advertised::from_quota(policy.quota()));
-        let (configured, unit) = (policy.rule().limit(None), policy.options().unit);
-        Self { configured, is_shown, unit, advertised, limit: number(advertised.q) }
+        let (is_shown, advertised) = (policy.is_advertised(), Advertised::from_quota(policy.quota()));
+        let (configured, mode, unit) = (policy.rule().limit(None), policy.rule().mode(), policy.options().unit);
+        Self { configured, mode, is_shown, unit, advertised, limit: number(advertised.q) }
     }
 
     /// Calendar windows are never rendered before, because they differ in length.
     fn is_of(&self, outcome: &Outcome) -> bool {
         outcome.name_and_quota() == &self.configured
             && self.configured.quota.calendar().is_none()
+            && outcome.mode() == self.mode
             && !outcome.is_hidden()
     }
 }
@@ -100,7 +102,7 @@ impl HeaderWriter {
     pub(crate) fn set_policies(&mut self, policies: &[Policy]) {
         self.policies = policies.iter().map(Rendered::new).collect();
         let mut field = ListField::default();
-        for policy in self.policies.iter().filter(|policy| policy.is_shown) {
+        for policy in self.policies.iter().filter(|policy| policy.is_shown && policy.mode == Mode::Enforce) {
             field.policy(policy.configured.policy.as_str(), policy.advertised, policy.unit);
         }
         self.value = field.finish();

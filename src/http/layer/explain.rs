@@ -6,7 +6,7 @@ use http::request::Parts;
 use serde::ser::SerializeStruct;
 
 use super::LiveLayer;
-use crate::core::{Key, Mode, PolicyName, Quota};
+use crate::core::{Key, Mode, Overridden, PolicyName, Quota};
 use crate::http::admission::{PolicyResolver, Resolved, Skip};
 use crate::http::policy::Policy;
 use crate::http::response::Refusal;
@@ -47,10 +47,11 @@ impl LiveLayer {
 }
 
 fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplanation {
-    let (mut quota, mut key, mut cost) = (*policy.quota(), None, 0);
+    let (mut quota, mut key, mut cost, mut mode) = (*policy.quota(), None, 0, policy.rule().mode());
     let (effect, why): (_, Option<Cow<'static, str>>) = match resolved {
         Resolved::Check(check) => {
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
+            mode = check.mode;
             let effect = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
             (effect, why_checked(&check, policy).map(Into::into))
         }
@@ -59,11 +60,15 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
         Resolved::Waiting(_) => (PolicyEffect::Waits, Some("its key, or its quota, is looked up".into())),
         Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(why_refused(&refusal).into())),
     };
-    let rule = policy.rule();
-    PolicyExplanation { policy: rule.name().clone(), quota, key, cost, mode: rule.mode(), effect, why }
+    PolicyExplanation { policy: policy.rule().name().clone(), quota, key, cost, mode, effect, why }
 }
 
 fn why_checked(check: &Check, policy: &Policy) -> Option<&'static str> {
+    match check.overridden {
+        Overridden::Denied(_) => return Some("an override denies the key"),
+        Overridden::Changed => return Some("an override changes its quota or mode"),
+        Overridden::No => {}
+    }
     match check.counter.key().as_str() {
         _ if check.is_only_for_ban() => Some("looks only for a ban of the key, as it does not apply"),
         _ if !policy.has_key() => Some("it has no key, so all requests share this counter"),
@@ -90,6 +95,7 @@ fn why_skipped(skip: Skip) -> &'static str {
         Skip::NoKey => "the request has no key, and missing_key is Skip",
         Skip::Unknown => "its key could not be looked up, and on_failure is Allow",
         Skip::NoTier => "its tier could not be looked up, and on_unknown is Skip",
+        Skip::Override => "an override exempts the key, or switches the policy off",
         Skip::Shadow => "it would refuse the request, and is in shadow mode",
     }
 }

@@ -12,7 +12,7 @@ use crate::http::gate::LayerState;
 use crate::http::key::ClientIp;
 use crate::http::policy::Policy;
 use crate::http::service::RateLimit;
-use crate::limiter::{InForce, Limiter};
+use crate::limiter::{InForce, Limiter, Overrides};
 use crate::store::{BreakerState, OnFailure};
 
 /// A [`Layer`] whose settings are final, and whose policies can be replaced while it serves.
@@ -218,6 +218,23 @@ impl LiveLayer {
     /// ```
     pub fn breaker_state(&self) -> BreakerState {
         self.layer.gate.load().limits.store.breaker_state()
+    }
+
+    /// Returns the overrides in force, which an operator sets while the layer serves.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::overrides::Override;
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("api", Quota::per_minute(100))).live();
+    /// layer.overrides().set(Override::off().policy("api")?.ends_in(Duration::from_secs(600)))?;
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    pub fn overrides(&self) -> Overrides {
+        self.limiter().overrides()
     }
 
     /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.

@@ -20,9 +20,9 @@ use tower::Layer;
 
 pub use self::explain::{Explanation, PolicyExplanation};
 pub use self::live::LiveLayer;
-#[cfg(feature = "axum")]
 use crate::core::error::built;
 use crate::core::{Decision, Error};
+use crate::http::events::{LogKeys, OnDecision};
 use crate::http::gate::{LayerState, SharedGate};
 use crate::http::headers::RateLimitHeaders;
 #[cfg(feature = "axum")]
@@ -265,9 +265,9 @@ impl RateLimitLayer {
 
     /// Logs requests that a policy denies, at `info`.
     ///
-    /// Each policy logs at most ten lines in 10 s, so that a flood stays short. The next line counts the others. No
-    /// line has a key. By default only denials by policies in [shadow mode](Policy::shadow) are logged, in the same
-    /// way.
+    /// Each policy logs at most ten lines in 10 s, so that a flood stays short. The next line counts the others. By
+    /// default only denials by policies in [shadow mode](Policy::shadow) and the beginnings of bans are logged, in the
+    /// same way. [`log_keys`](Self::log_keys) adds keys.
     ///
     /// # Examples
     ///
@@ -278,7 +278,79 @@ impl RateLimitLayer {
     /// # let _ = layer;
     /// ```
     pub fn log_denials(self) -> Self {
-        self.change(|gate| gate.logs_refusals = true)
+        self.change(|gate| gate.events.logs_denials = true)
+    }
+
+    /// Logs allowed requests that leave less than `share` of a policy's capacity, at `info`, with the bound of
+    /// [`log_denials`](Self::log_denials).
+    ///
+    /// # Panics
+    ///
+    /// If `share` is not above 0 and at most 1.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).log_near_limit(0.1);
+    /// # let _ = layer;
+    /// ```
+    #[track_caller]
+    pub fn log_near_limit(self, share: f64) -> Self {
+        let is_share = share > 0.0 && share <= 1.0;
+        let error = || Error::invalid(format!("share {share} is not allowed: it must be above 0 and at most 1"));
+        let share = built(is_share.then_some(share).ok_or_else(error));
+        self.change(|gate| gate.events.near_limit = Some(share))
+    }
+
+    /// Sets whether log lines and spans have the keys of clients, instead of [`LogKeys::Omitted`].
+    pub fn log_keys(self, keys: LogKeys) -> Self {
+        self.change(|gate| gate.events.keys = keys)
+    }
+
+    /// Records each decision in the fields `ratelimit.allowed`, `.source`, `.policy`, `.limit`, `.remaining` and `.key`
+    /// of the current span, which has to declare those that it wants.
+    ///
+    /// The policy is the [most restrictive](Decision::binding) one. The key follows [`log_keys`](Self::log_keys).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// // The span of an outer layer, such as tower-http's `TraceLayer::new_for_http().make_span_with(…)`.
+    /// let span = tracing::info_span!("request", ratelimit.policy = tracing::field::Empty);
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).record_span();
+    /// # let _ = (layer, span);
+    /// ```
+    pub fn record_span(self) -> Self {
+        self.change(|gate| gate.events.records = true)
+    }
+
+    /// Sets a closure that is called with each decision, allowed or denied, before the request goes on.
+    ///
+    /// It is for counts and events of your own. It must not block. Requests without a decision, such as those without a
+    /// key, are not reported. A second closure replaces the first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
+    ///
+    /// let policy = Policy::new("api", Quota::per_minute(100));
+    /// let layer = RateLimitLayer::new(MemoryStore::new(), policy).on_decision(|decision| {
+    ///     for outcome in decision.denied_by() {
+    ///         println!("{} denied {}", outcome.policy(), outcome.key());
+    ///     }
+    /// });
+    /// # let _ = layer;
+    /// ```
+    pub fn on_decision(self, report: impl Fn(&Decision) + Send + Sync + 'static) -> Self {
+        let report: Arc<OnDecision> = Arc::new(report);
+        self.change(|gate| gate.events.on_decision = Some(report))
     }
 
     /// Sets what happens to requests that the store could not decide, instead of [`OnFailure::Fallback`].

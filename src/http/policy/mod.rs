@@ -267,6 +267,10 @@ impl Policy {
         one_quota && bans_on.is_none() && self.rule.settles_by(self.quota()) == Settles::AsTaken
     }
 
+    pub(crate) fn is_advertised(&self) -> bool {
+        self.options.advertised
+    }
+
     pub(crate) fn is_shown(&self) -> bool {
         self.options.advertised && self.rule.mode() == Mode::Enforce
     }

@@ -21,9 +21,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::rule::{BUDGET, FailureRules};
 use super::without::Without;
-use crate::core::decision::{Decision, Source};
+use crate::core::decision::{Decision, Outcome, Source};
 use crate::core::error::Kind;
-use crate::core::{Checks, Error, Requirement, kept};
+use crate::core::{Checks, Error, Overridden, Requirement, kept};
 use crate::store::breaker::{CallPermit, FIRST_WAIT_MS, MAX_PROBE};
 use crate::store::slots::{SlotHold, SlotRenewer, Unclaimed};
 use crate::store::{
@@ -77,6 +77,10 @@ impl FailureStore {
             let receipt = Receipt::new(self.without.local.id(), []);
             return Deciding::Ready(Ok(StoreDecision { decision: Decision::new([], Source::Store), receipt }));
         }
+        if let Some(decision) = denied(checks) {
+            let receipt = Receipt::new(self.without.local.id(), []);
+            return Deciding::Ready(Ok(StoreDecision { decision, receipt }));
+        }
         let Some(permit) = self.without.breaker.acquire() else {
             let text = "the store is not called, as it failed too often a moment ago";
             let mut decided = Err(Error::new(Kind::Connection, text));
@@ -122,6 +126,19 @@ impl FailureStore {
             _ => call,
         }
     }
+}
+
+/// Returns the denial if an override denies one of the checks. The others have 0 left, as nothing is asked about them.
+#[inline]
+fn denied(checks: &[Check]) -> Option<Decision> {
+    let is_denied = |check: &Check| matches!(check.overridden, Overridden::Denied(_));
+    checks.iter().any(is_denied).then(|| {
+        let outcomes = checks.iter().map(|check| match check.overridden {
+            Overridden::Denied(left) => Outcome::denied(check, 0, left).with_reset_after(left.unwrap_or_default()),
+            _ => Outcome::allowed(check, 0),
+        });
+        Decision::new(outcomes, Source::Override)
+    })
 }
 
 impl Store for FailureStore {

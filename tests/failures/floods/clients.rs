@@ -19,13 +19,14 @@ use crate::rig::MANY;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
-pub(super) const ROWS: [Row; 11] = [
+pub(super) const ROWS: [Row; 12] = [
     ("key_banned", || run(bans())),
     ("key_unknown", lookups_that_fail),
     ("list_without_address", || run(unknown_addresses())),
     ("lookup_failed", lookups_that_fail),
     ("lookups_full", || run(lookups_at_once())),
     ("many_checks", || run(checks_of_a_handler())),
+    ("near_limit", || run(send_twice(layer(per_user(Quota::fixed_window(9, HOUR))).log_near_limit(1.0)))),
     ("refused", || run(send_twice(layer(per_user(ONE)).log_denials()))),
     ("rejection_streamed", streamed_rejections),
     ("shadow_refused", || flood(per_user(ONE).shadow())),
