@@ -13,7 +13,20 @@ const ORDERS: [(&str, &[&str]); 3] = [
     ("", &["core", "telemetry", "store", "limiter", "http", "test_util", "guide"]),
     (
         "http",
-        &["key", "grpc", "policy", "headers", "response", "events", "gate", "account", "admission", "service", "layer", "status"],
+        &[
+            "key",
+            "grpc",
+            "policy",
+            "headers",
+            "response",
+            "events",
+            "gate",
+            "account",
+            "admission",
+            "service",
+            "layer",
+            "status",
+        ],
     ),
     ("store::redis", &["wire", "connections", "pipeline", "cluster", "servers", "engine", "apart", "store", "builder"]),
 ];

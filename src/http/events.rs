@@ -126,7 +126,7 @@ impl Events {
     }
 
     pub(crate) fn ban_began(&self, policy: &PolicyName, key: &Key, mode: Mode, length: Option<Duration>) {
-        log_ban(policy, self.key(key), mode, length);
+        log_ban(policy, self.key(key).as_deref(), mode, length);
     }
 
     fn key(&self, key: &Key) -> Option<String> {

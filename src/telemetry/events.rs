@@ -142,7 +142,7 @@ pub(crate) fn log_bans(decided: Result<&Decision, &Error>) {
 }
 
 /// Logs that a ban began, at most ten times in 10 s for each policy of the process.
-pub(crate) fn log_ban(policy: &PolicyName, key: Option<String>, mode: Mode, length: Option<Duration>) {
+pub(crate) fn log_ban(policy: &PolicyName, key: Option<&str>, mode: Mode, length: Option<Duration>) {
     static BANNED: Lines = Lines::ten();
     BANNED.log(policy.as_str(), |more| {
         let (policy, shadow) = (policy.as_str(), mode == Mode::Shadow);

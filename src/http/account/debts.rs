@@ -224,7 +224,9 @@ impl Strike {
             let began = settled.unwrap_or_default().into_iter().find(ChangeResult::ban_began);
             if let Some(began) = began {
                 telemetry.banned(&policy, mode);
-                key.iter().for_each(|key| events.ban_began(&policy, key, mode, began.banned_for));
+                if let Some(key) = key {
+                    events.ban_began(&policy, &key, mode, began.banned_for);
+                }
             }
         });
         if let (MaybeFuture::Pending(reported), Ok(runtime)) = (reported, Runtime::try_current()) {

@@ -44,7 +44,7 @@ impl Overrides {
     /// already.
     pub fn set(&self, one: Override) -> Result<(), Error> {
         self.check(&one)?;
-        if !self.table.set(&one) {
+        if !self.table.set(one) {
             return Err(Error::invalid(format!("there are {MAX_OVERRIDES} overrides already: remove some")));
         }
         Ok(())

@@ -235,12 +235,12 @@ impl OverrideTable {
     }
 
     /// Returns `false` if it is full.
-    pub(super) fn set(&self, one: &Override) -> bool {
+    pub(super) fn set(&self, one: Override) -> bool {
         let mut is_set = false;
         self.change(|all| {
             all.retain(|other| one.target() != other.target());
             is_set = all.len() < MAX_OVERRIDES;
-            all.extend(is_set.then(|| one.clone()));
+            all.extend(is_set.then_some(one));
         });
         is_set
     }

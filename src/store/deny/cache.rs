@@ -259,6 +259,7 @@ impl<S: Store> Store for DenyCache<S> {
     }
 }
 
+#[allow(clippy::large_enum_variant, reason = "a decision that is ready allocates nothing")]
 pub(crate) enum Called<F> {
     Ready(Result<StoreDecision, Error>),
     Pending(F),

@@ -1,0 +1,284 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::sleep;
+use tollgate::store::BreakerState;
+use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, Quota, RedisStore};
+
+use crate::entry::Entry;
+use crate::source::Source;
+
+/// How often overrides are read.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Overrides and counters of the layers of this process, and of a fleet.
+///
+/// Clones share all state.
+#[derive(Clone)]
+#[must_use]
+pub struct Admin(Arc<Inner>);
+
+struct Inner {
+    source: Source,
+    layers: Vec<(String, LiveLayer)>,
+    /// Whether the last read failed, so that each outage is logged once.
+    is_away: Mutex<bool>,
+    /// Held while entries are read and applied, so that an older read does not undo a newer one.
+    applying: tokio::sync::Mutex<()>,
+}
+
+/// A policy of a layer, as [`Admin::policies`] lists it.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct PolicyState {
+    /// Name of the layer.
+    pub layer: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// The quota as configured.
+    pub quota: Quota,
+    /// The state of the layer's circuit breaker.
+    pub breaker: BreakerState,
+}
+
+impl Admin {
+    fn new(source: Source) -> Self {
+        let (layers, is_away, applying) = (Vec::new(), Mutex::new(false), tokio::sync::Mutex::new(()));
+        Self(Arc::new(Inner { source, layers, is_away, applying }))
+    }
+
+    /// Keeps overrides in this process alone.
+    pub fn local() -> Self {
+        Self::new(Source::Local(Mutex::default()))
+    }
+
+    /// Keeps overrides in Redis, for all processes whose store has the same prefix.
+    ///
+    /// Its user also needs `+time +hgetall +hset +hdel +hlen`, on the keys of the prefix.
+    pub fn redis(store: RedisStore) -> Self {
+        Self::new(Source::Redis(store))
+    }
+
+    /// Keeps overrides in a file, which is created with the first override.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self::new(Source::File(path.into()))
+    }
+
+    /// Adds a layer, whose overrides are the admin's from now on.
+    ///
+    /// # Panics
+    ///
+    /// If there is a layer of this name, or the admin was cloned or [started](Self::start).
+    pub fn layer(mut self, name: &str, layer: LiveLayer) -> Self {
+        let inner = Arc::get_mut(&mut self.0).expect("layers are added before an admin is shared");
+        assert!(inner.layers.iter().all(|(other, _)| other != name), "there are two layers named {name:?}");
+        inner.layers.push((name.to_owned(), layer));
+        self
+    }
+
+    /// Starts to read overrides each second, in a task that ends with the last clone.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn start(&self) {
+        let inner = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            while let Some(inner) = Weak::upgrade(&inner) {
+                // A failed read was logged, and the last known overrides hold.
+                let _ = inner.refresh().await;
+                drop(inner);
+                sleep(INTERVAL).await;
+            }
+        });
+    }
+
+    /// Lists the policies of all layers.
+    #[must_use]
+    pub fn policies(&self) -> Vec<PolicyState> {
+        let of = |(name, layer): &(String, LiveLayer)| {
+            let (name, breaker) = (name.clone(), layer.breaker_state());
+            let state = move |policy: tollgate::Policy| PolicyState {
+                layer: name.clone(),
+                policy: policy.name().to_owned(),
+                quota: *policy.quota(),
+                breaker,
+            };
+            layer.policies().into_iter().map(state)
+        };
+        self.0.layers.iter().flat_map(of).collect()
+    }
+
+    /// Reads the overrides that have not ended.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be read.
+    pub async fn overrides(&self) -> Result<Vec<Entry>, Error> {
+        Ok(self.0.source.read().await?.0.into_values().collect())
+    }
+
+    /// Sets an override, in place of one of the same kind for the same layer, policy and key.
+    ///
+    /// It holds in this process when this returns, and in others within about a second. The key is the value that a
+    /// client sends, if the policy is given, or a whole key.
+    ///
+    /// # Errors
+    ///
+    /// If no layer accepts it: it names no policy, the policy makes no such key, or it has no end and needs one. If it
+    /// cannot be written.
+    pub async fn set(&self, entry: Entry) -> Result<(), Error> {
+        let mut entry = self.0.with_key(entry)?;
+        let now = self.0.source.now_ms().await?;
+        if let Some(seconds) = entry.for_seconds.take() {
+            entry.until_ms = Some(now.saturating_add(seconds.saturating_mul(1_000)));
+        }
+        let one = entry.to_override(now)?;
+        let mut refused = Error::invalid(format!("there is no layer {:?}", entry.layer));
+        for (_, layer) in self.0.layers.iter().filter(|(name, _)| entry.is_for(name)) {
+            match layer.overrides().check(&one) {
+                Ok(()) => {
+                    self.0.source.set(entry).await?;
+                    return self.0.refresh().await;
+                }
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Removes the override of the same kind for the same layer, policy and key. Returns `true` if there was one.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written.
+    pub async fn remove(&self, entry: Entry) -> Result<bool, Error> {
+        let removed = self.0.source.remove(&self.0.with_key(entry)?.id()).await?;
+        self.0.refresh().await?;
+        Ok(removed)
+    }
+
+    /// Returns what a key has left of a policy, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// If no layer has the policy, the policy makes no such key, or the store fails.
+    pub async fn show(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<Decision, Error> {
+        let (limiter, key) = self.0.counter(layer, policy, key)?;
+        limiter.peek(&key).await
+    }
+
+    /// Resets the counters of a key. Returns the number of those that had taken something.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show).
+    pub async fn reset(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
+        let (limiter, key) = self.0.counter(layer, policy, key)?;
+        limiter.reset(&key).await
+    }
+
+    /// Refunds units to a key.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show).
+    pub async fn refund(&self, layer: Option<&str>, policy: &str, key: &str, units: u64) -> Result<usize, Error> {
+        let (limiter, key) = self.0.counter(layer, policy, key)?;
+        limiter.refund(&key, units).await
+    }
+
+    /// Lifts the ban of a key. Returns the number of policies that had a ban or strikes.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show). If the policy has no ban.
+    pub async fn lift_ban(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
+        let (limiter, key) = self.0.counter(layer, policy, key)?;
+        limiter.lift_ban(&key).await
+    }
+}
+
+impl fmt::Debug for Admin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Admin").field("layers", &self.0.layers).finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    async fn refresh(&self) -> Result<(), Error> {
+        let _applying = self.applying.lock().await;
+        let read = self.source.read().await;
+        let was_away = {
+            let mut is_away = self.is_away.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *is_away, read.is_err())
+        };
+        let (entries, now) = match read {
+            Ok(entries) => entries,
+            Err(error) => {
+                if !was_away {
+                    let error = format!("{error:#}");
+                    tracing::warn!(code = "overrides_unavailable", error, "overrides cannot be read");
+                }
+                return Err(error);
+            }
+        };
+        if was_away {
+            tracing::info!(code = "overrides_available", "overrides are read again");
+        }
+        self.apply(&entries, now);
+        Ok(())
+    }
+
+    fn apply(&self, entries: &BTreeMap<String, Entry>, now: u64) {
+        for (name, layer) in &self.layers {
+            let of_layer = entries.values().filter(|entry| entry.is_for(name));
+            layer.overrides().replace(of_layer.filter_map(|entry| entry.to_override(now).ok()));
+        }
+    }
+
+    fn layers<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a LiveLayer> {
+        self.layers.iter().filter(move |(other, _)| name.is_none_or(|name| name == other)).map(|(_, layer)| layer)
+    }
+
+    /// Makes a whole key of the value that a client sends.
+    fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
+        if let (Some(policy), Some(key)) = (entry.policy.clone(), &mut entry.key) {
+            let layer = self.layers(entry.layer.as_deref()).find(|layer| layer.find_policy(&policy).is_some());
+            if let Some(layer) = layer {
+                key_of(layer, &policy, key)?.as_str().clone_into(key);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Without the fallback, in which nothing was taken.
+    fn counter(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<(Limiter, Key), Error> {
+        let found = self.layers(layer).find(|layer| layer.find_policy(policy).is_some());
+        let Some(layer) = found else {
+            let all: Vec<String> =
+                self.layers(layer).flat_map(LiveLayer::policies).map(|one| one.name().to_owned()).collect();
+            return Err(Error::invalid(format!("no policy has the name {policy:?}; there are {all:?}")));
+        };
+        let limiter = layer.limiter().only([policy])?.on_failure(OnFailure::Deny);
+        Ok((limiter, key_of(layer, policy, key)?))
+    }
+}
+
+/// A text with the kind of the policy's keys is a whole key, any other text a value.
+fn key_of(layer: &LiveLayer, policy: &str, text: &str) -> Result<Key, Error> {
+    let found =
+        layer.find_policy(policy).ok_or_else(|| Error::invalid(format!("no policy has the name {policy:?}")))?;
+    let whole = text.parse::<Key>().ok().filter(|key| {
+        let one = tollgate::overrides::Override::exempt(INTERVAL).key(key.clone());
+        one.policy(policy).is_ok_and(|one| layer.overrides().check(&one).is_ok())
+    });
+    match whole {
+        Some(key) => Ok(key),
+        None => found.key_of(text),
+    }
+}

@@ -1,0 +1,128 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tollgate::overrides::{Effect, Override};
+use tollgate::{Error, Key};
+
+/// An override as it is kept and sent: for a layer, a policy, a key, or all.
+///
+/// ```json
+/// { "policy": "plan", "key": "header x-user:ada", "effect": "scale", "factor": 2.0, "until_ms": 1790000000000 }
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Name of the layer, or all layers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<String>,
+    /// Name of the policy, or all policies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The key, or all keys.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The effect.
+    pub effect: EffectKind,
+    /// Factor of [`EffectKind::Scale`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+    /// Share of keys of [`EffectKind::Enforce`], by default all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
+    /// Seconds until it ends, in a request. Stored entries have `until_ms`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_seconds: Option<u64>,
+    /// When it ends, in milliseconds of Unix time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ms: Option<u64>,
+}
+
+/// Effect of an [`Entry`]: see [`Override`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum EffectKind {
+    /// Requests are not counted.
+    Exempt,
+    /// Requests are denied.
+    Deny,
+    /// The quota is multiplied.
+    Scale,
+    /// The policy does not apply.
+    Off,
+    /// The policy is in shadow mode.
+    Shadow,
+    /// The policy is enforced, or a share of its keys.
+    Enforce,
+}
+
+impl Entry {
+    /// Creates an entry for all layers, policies and keys.
+    #[must_use]
+    pub fn new(effect: EffectKind) -> Self {
+        let (layer, policy, key, factor, share, for_seconds, until_ms) = (None, None, None, None, None, None, None);
+        Self { layer, policy, key, effect, factor, share, for_seconds, until_ms }
+    }
+
+    /// What an entry replaces: one of the same kind for the same target.
+    pub(crate) fn id(&self) -> String {
+        let kind = match self.effect {
+            EffectKind::Exempt | EffectKind::Deny => "access",
+            EffectKind::Scale => "quota",
+            EffectKind::Off | EffectKind::Shadow | EffectKind::Enforce => "mode",
+        };
+        serde_json::json!([kind, self.layer, self.policy, self.key]).to_string()
+    }
+
+    pub(crate) fn is_for(&self, layer: &str) -> bool {
+        self.layer.as_deref().is_none_or(|name| name == layer)
+    }
+
+    /// Fails if a field is missing, or is of another effect.
+    pub(crate) fn to_override(&self, now_ms: u64) -> Result<Override, Error> {
+        let left = self.until_ms.map(|until| Duration::from_millis(until.saturating_sub(now_ms)));
+        let bounded =
+            || left.ok_or_else(|| Error::invalid(format!("effect {:?} needs an end: for_seconds", self.effect)));
+        for (name, is_set, of) in
+            [("factor", self.factor.is_some(), EffectKind::Scale), ("share", self.share.is_some(), EffectKind::Enforce)]
+        {
+            if is_set && self.effect != of {
+                return Err(Error::invalid(format!("{name} is for the effect {of:?} only")));
+            }
+        }
+        let one = match self.effect {
+            EffectKind::Exempt => Override::exempt(bounded()?),
+            EffectKind::Deny => Override::deny(bounded()?),
+            EffectKind::Scale => {
+                let factor = self.factor.ok_or_else(|| Error::invalid("effect Scale needs a factor"))?;
+                Override::scale(factor, bounded()?)?
+            }
+            EffectKind::Off => Override::off(),
+            EffectKind::Shadow => Override::shadow(),
+            EffectKind::Enforce => Override::enforce_share(self.share.unwrap_or(1.0))?,
+        };
+        let one = left.map_or(one.clone(), |left| one.ends_in(left));
+        let one = match &self.policy {
+            Some(policy) => one.policy(policy)?,
+            None => one,
+        };
+        Ok(match &self.key {
+            Some(key) => one.key(key.parse::<Key>()?),
+            None => one,
+        })
+    }
+}
+
+impl From<Effect> for EffectKind {
+    fn from(effect: Effect) -> Self {
+        match effect {
+            Effect::Exempt => Self::Exempt,
+            Effect::Deny => Self::Deny,
+            Effect::Scale(_) => Self::Scale,
+            Effect::Off => Self::Off,
+            Effect::Shadow => Self::Shadow,
+            _ => Self::Enforce,
+        }
+    }
+}

@@ -1,0 +1,37 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overrides of a fleet
+//!
+//! [`Admin::redis`] keeps overrides in one hash of Redis, `<prefix>:overrides`. Every process reads it each second, and the process
+//! that writes applies its change at once. While Redis is unavailable, the last known overrides hold until they end. The
+//! time of Redis decides when that is.
+//!
+//! [`Admin::file`] keeps them in a file that several processes of one host may share, and [`Admin::local`] in this process
+//! alone. An `Admin` owns the overrides of its layers: it replaces those that the program sets by
+//! [`LiveLayer::overrides`](tollgate::LiveLayer::overrides).
+//!
+//! # Routes
+//!
+//! [`Admin::router`] has no route that its guard has not passed. All bodies are JSON. An error is
+//! `{"error": "what is wrong"}` with 400, or with 503 if the store failed. Without a `layer`, a request is for all layers
+//! that have the policy.
+//!
+//! | route | does |
+//! | --- | --- |
+//! | `GET /policies` | lists layers, their policies, and the state of their circuit breakers |
+//! | `GET /overrides` | lists overrides |
+//! | `PUT /overrides` | sets the [`Entry`] in the body, with `for_seconds` instead of `until_ms` |
+//! | `DELETE /overrides` | removes the [`Entry`] of the same kind, policy and key |
+//! | `GET /counters?policy=plan&key=ada` | shows what a key has left, as a serialized [`Decision`](tollgate::Decision) |
+//! | `POST /counters/reset`, `/counters/refund`, `/counters/lift-ban` | changes the counters of `{"policy": "plan", "key": "ada"}`; a refund has `units` |
+//!
+//! A `key` is the value that the client sends, such as `ada`, or the whole key, such as `header x-user:ada`.
+
+mod admin;
+mod entry;
+mod error;
+mod router;
+mod source;
+
+pub use self::admin::{Admin, PolicyState};
+pub use self::entry::{EffectKind, Entry};
