@@ -13,7 +13,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tollgate::policy::AccessList;
-use tollgate::{Ban, LiveLayer, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
+use tollgate::{Ban, LiveLayer, MemoryStore, Outcome, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tollgate_admin::{Admin, EffectKind, Entry};
 use tower::{Layer, ServiceExt, service_fn};
 
@@ -123,7 +123,7 @@ async fn each_override_holds_in_both_processes_within_a_second_and_a_half_and_is
     // One counter: shown, given back, reset.
     let left = async || {
         let shown = other.admin.show(None, "plan", "ada").await.expect("Redis works");
-        shown.outcomes().iter().map(|outcome| outcome.remaining()).collect::<Vec<_>>()
+        shown.outcomes().iter().map(Outcome::remaining).collect::<Vec<_>>()
     };
     assert_eq!(left().await, [0]);
     assert_eq!(one.admin.reset(Some("api"), "plan", "header x-user:ada").await.expect("Redis works"), 1);
