@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tollgate::store::BreakerState;
 use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, Quota, RedisStore};
 
 use crate::entry::Entry;
+use crate::fleet::{PUBLISHED_EACH, Publisher};
 use crate::source::Source;
 
 /// How often overrides are read.
@@ -58,7 +59,7 @@ impl Admin {
 
     /// Keeps overrides in Redis, for all processes whose store has the same prefix.
     ///
-    /// Its user also needs `+time +hgetall +hset +hdel +hlen`, on the keys of the prefix.
+    /// Its user also needs `+time +hgetall +hset +hdel +hlen +pexpire`, on the keys of the prefix.
     pub fn redis(store: RedisStore) -> Self {
         Self::new(Source::Redis(store))
     }
@@ -80,7 +81,8 @@ impl Admin {
         self
     }
 
-    /// Starts to read overrides each second, in a task that ends with the last clone.
+    /// Starts to read overrides each second, and on Redis to publish the policies every 10 s for a
+    /// [`Fleet`](crate::Fleet), in a task that ends with the last clone.
     ///
     /// # Panics
     ///
@@ -88,9 +90,19 @@ impl Admin {
     pub fn start(&self) {
         let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
+            let (publisher, mut last): (_, Option<Instant>) = (Publisher::new(), None);
             while let Some(inner) = Weak::upgrade(&inner) {
                 // A failed read was logged, and the last known overrides hold.
-                let _ = inner.refresh().await;
+                let is_read = inner.refresh().await.is_ok();
+                if let Source::Redis(store) = &inner.source
+                    && is_read
+                    && last.is_none_or(|last| last.elapsed() >= PUBLISHED_EACH)
+                {
+                    last = Some(Instant::now());
+                    if let Err(error) = publisher.publish(store, &inner.layers).await {
+                        tracing::debug!(error = format!("{error:#}"), "policies were not published");
+                    }
+                }
                 drop(inner);
                 sleep(INTERVAL).await;
             }
@@ -134,9 +146,7 @@ impl Admin {
     pub async fn set(&self, entry: Entry) -> Result<(), Error> {
         let mut entry = self.0.with_key(entry)?;
         let now = self.0.source.now_ms().await?;
-        if let Some(seconds) = entry.for_seconds.take() {
-            entry.until_ms = Some(now.saturating_add(seconds.saturating_mul(1_000)));
-        }
+        entry.end_by(now);
         let one = entry.to_override(now)?;
         let mut refused = Error::invalid(format!("there is no layer {:?}", entry.layer));
         for (_, layer) in self.0.layers.iter().filter(|(name, _)| entry.is_for(name)) {

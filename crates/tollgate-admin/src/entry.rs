@@ -65,6 +65,13 @@ impl Entry {
         Self { layer, policy, key, effect, factor, share, for_seconds, until_ms }
     }
 
+    /// Turns the seconds of a request into an end.
+    pub(crate) fn end_by(&mut self, now_ms: u64) {
+        if let Some(seconds) = self.for_seconds.take() {
+            self.until_ms = Some(now_ms.saturating_add(seconds.saturating_mul(1_000)));
+        }
+    }
+
     /// What an entry replaces: one of the same kind for the same target.
     pub(crate) fn id(&self) -> String {
         let kind = match self.effect {

@@ -30,8 +30,10 @@
 mod admin;
 mod entry;
 mod error;
+mod fleet;
 mod router;
 mod source;
 
 pub use self::admin::{Admin, PolicyState};
 pub use self::entry::{EffectKind, Entry};
+pub use self::fleet::{Fleet, PublishedPolicy};

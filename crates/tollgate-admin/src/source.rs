@@ -14,6 +14,7 @@ use crate::entry::Entry;
 /// Entries that are read: as many as a layer takes.
 const MAX_ENTRIES: usize = 10_000;
 
+#[derive(Debug)]
 pub(crate) enum Source {
     Local(Mutex<BTreeMap<String, Entry>>),
     Redis(RedisStore),
@@ -103,7 +104,7 @@ fn overrides_key(store: &RedisStore) -> String {
     format!("{}:overrides", store.prefix())
 }
 
-fn is_number(reply: &Value) -> bool {
+pub(crate) fn is_number(reply: &Value) -> bool {
     matches!(reply, Value::Int(_))
 }
 
@@ -115,7 +116,7 @@ fn full() -> Error {
     Error::invalid(format!("there are {MAX_ENTRIES} overrides already: remove some"))
 }
 
-async fn redis_ms(store: &RedisStore) -> Result<u64, Error> {
+pub(crate) async fn redis_ms(store: &RedisStore) -> Result<u64, Error> {
     let is_time = |reply: &Value| matches!(reply, Value::Array(parts) if parts.len() == 2);
     let time = store.command_checked(&cmd("TIME"), is_time).await?;
     let (seconds, micros): (u64, u64) =

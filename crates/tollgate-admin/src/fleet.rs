@@ -1,0 +1,302 @@
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tollgate::deadpool_redis::redis::{FromRedisValue, Value, cmd};
+use tollgate::{Ban, Decision, Error, Key, Limiter, LiveLayer, OnFailure, Policy, Quota, RedisStore, Rule};
+
+use crate::entry::Entry;
+use crate::source::{Source, is_number, redis_ms};
+
+/// How often a process publishes its policies.
+pub(crate) const PUBLISHED_EACH: Duration = Duration::from_secs(10);
+/// Milliseconds after which a process that has not published is gone.
+const GONE_MS: u64 = 30_000;
+/// Milliseconds for which Redis keeps what the last process published.
+const KEPT_MS: u64 = 60_000;
+
+/// The overrides and counters of a running fleet, for a program that has none of its layers.
+///
+/// It finds policies by what the processes of the fleet publish: an [`Admin`](crate::Admin) on Redis that was
+/// [started](crate::Admin::start) writes its policies to the hash `<prefix>:policies` every 10 s.
+#[derive(Debug)]
+#[must_use]
+pub struct Fleet {
+    store: RedisStore,
+    source: Source,
+}
+
+/// A policy that processes of a fleet have published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PublishedPolicy {
+    /// Name of the layer.
+    pub layer: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// Name of the algorithm, such as `"token_bucket"`.
+    pub algorithm: String,
+    /// Units per window.
+    pub limit: u64,
+    /// The window, in microseconds.
+    pub window_us: u64,
+    /// The most units that can be taken at once.
+    pub capacity: u64,
+    /// The calendar whose windows count, if any.
+    #[serde(default)]
+    pub calendar: Option<String>,
+    /// The kind of its keys, such as `"header x-user"`. `None` if it is not known.
+    #[serde(default)]
+    pub key_kind: Option<String>,
+    /// Whether keys have a hash of the value that clients send.
+    #[serde(default)]
+    pub is_hashed: bool,
+    /// The state of the circuit breaker of the process that published last.
+    pub breaker: String,
+    /// Number of processes that have the policy.
+    #[serde(default)]
+    pub processes: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Process {
+    at_ms: u64,
+    policies: Vec<PublishedPolicy>,
+}
+
+impl Fleet {
+    /// Uses the Redis and the prefix of the fleet's store.
+    pub fn new(store: RedisStore) -> Self {
+        Self { source: Source::Redis(store.clone()), store }
+    }
+
+    /// Lists the policies of all processes that published within 30 s.
+    ///
+    /// # Errors
+    ///
+    /// If Redis fails.
+    pub async fn policies(&self) -> Result<Vec<PublishedPolicy>, Error> {
+        let mut found: BTreeMap<(String, String), PublishedPolicy> = BTreeMap::new();
+        for (_, process) in live_processes(&self.store).await? {
+            for policy in process.policies {
+                let id = (policy.layer.clone(), policy.policy.clone());
+                let processes = found.get(&id).map_or(0, |other| other.processes) + 1;
+                found.insert(id, PublishedPolicy { processes, ..policy });
+            }
+        }
+        Ok(found.into_values().collect())
+    }
+
+    /// Lists the overrides that have not ended.
+    ///
+    /// # Errors
+    ///
+    /// If Redis fails.
+    pub async fn overrides(&self) -> Result<Vec<Entry>, Error> {
+        Ok(self.source.read().await?.0.into_values().collect())
+    }
+
+    /// Returns the time by which overrides end, in milliseconds of Unix time.
+    ///
+    /// # Errors
+    ///
+    /// If Redis fails.
+    pub async fn now_ms(&self) -> Result<u64, Error> {
+        self.source.now_ms().await
+    }
+
+    /// Sets an override, which holds in all processes within about a second.
+    ///
+    /// The key is the value that a client sends, if the policy is given, or a whole key.
+    ///
+    /// # Errors
+    ///
+    /// If no process has the policy, or none of the policies has such keys. If the entry needs an end and has none.
+    pub async fn set(&self, entry: Entry) -> Result<(), Error> {
+        let mut entry = self.with_key(entry).await?;
+        let now = self.source.now_ms().await?;
+        entry.end_by(now);
+        drop(entry.to_override(now)?);
+        self.source.set(entry).await
+    }
+
+    /// Removes the override of the same kind for the same layer, policy and key. Returns `true` if there was one.
+    ///
+    /// # Errors
+    ///
+    /// See [`set`](Self::set).
+    pub async fn remove(&self, entry: Entry) -> Result<bool, Error> {
+        self.source.remove(&self.with_key(entry).await?.id()).await
+    }
+
+    /// Returns what a key has left of a policy, without taking anything.
+    ///
+    /// # Errors
+    ///
+    /// If no process has the policy, its keys are not known, its windows are a calendar's, or Redis fails.
+    pub async fn show(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<Decision, Error> {
+        let (limiter, key) = self.counter(layer, policy, key).await?;
+        limiter.peek(&key).await
+    }
+
+    /// Resets the counters of a key. Returns the number of those that had taken something.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show).
+    pub async fn reset(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
+        let (limiter, key) = self.counter(layer, policy, key).await?;
+        limiter.reset(&key).await
+    }
+
+    /// Refunds units to a key.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show).
+    pub async fn refund(&self, layer: Option<&str>, policy: &str, key: &str, units: u64) -> Result<usize, Error> {
+        let (limiter, key) = self.counter(layer, policy, key).await?;
+        limiter.refund(&key, units).await
+    }
+
+    /// Lifts the ban of a key. Returns the number of policies that had a ban or strikes.
+    ///
+    /// # Errors
+    ///
+    /// See [`show`](Self::show).
+    pub async fn lift_ban(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
+        let (limiter, key) = self.counter(layer, policy, key).await?;
+        limiter.lift_ban(&key).await
+    }
+
+    async fn find(&self, layer: Option<&str>, policy: &str) -> Result<PublishedPolicy, Error> {
+        let all = self.policies().await?;
+        let is = |one: &&PublishedPolicy| one.policy == policy && layer.is_none_or(|layer| layer == one.layer);
+        let names = || all.iter().map(|one| format!("{}/{}", one.layer, one.policy)).collect::<Vec<_>>();
+        let found = all.iter().find(is).cloned();
+        found.ok_or_else(|| Error::invalid(format!("no process has the policy {policy:?}; there are {:?}", names())))
+    }
+
+    async fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
+        let Some(policy) = &entry.policy else { return Ok(entry) };
+        let policy = self.find(entry.layer.as_deref(), policy).await?;
+        if let Some(key) = &mut entry.key {
+            policy.key_of(key)?.as_str().clone_into(key);
+        }
+        Ok(entry)
+    }
+
+    async fn counter(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<(Limiter, Key), Error> {
+        let policy = self.find(layer, policy).await?;
+        let hour = Duration::from_secs(3_600);
+        // Its numbers need not be those of the fleet, because they are not part of the name of a ban.
+        let rule = Rule::try_new(&policy.policy, policy.quota()?)?.ban(Ban::new(1, hour, hour));
+        let limiter = Limiter::try_new(self.store.clone(), [rule])?.on_failure(OnFailure::Deny);
+        Ok((limiter, policy.key_of(key)?))
+    }
+}
+
+impl PublishedPolicy {
+    fn new(layer: &str, live: &LiveLayer, policy: &Policy) -> Self {
+        let quota = policy.quota();
+        let key = ["a", "192.0.2.1"].into_iter().find_map(|probe| policy.key_of(probe).ok());
+        let kind = key.as_ref().and_then(|key| key.as_str().split_once(':'));
+        Self {
+            layer: layer.to_owned(),
+            policy: policy.name().to_owned(),
+            algorithm: quota.algorithm().as_str().to_owned(),
+            limit: quota.limit(),
+            window_us: u64::try_from(quota.window().as_micros()).unwrap_or(u64::MAX),
+            capacity: quota.capacity(),
+            calendar: quota.calendar().map(|calendar| calendar.to_string()),
+            key_kind: kind.map(|(kind, _)| kind.to_owned()),
+            is_hashed: kind.is_some_and(|(_, value)| value.starts_with('#')),
+            breaker: live.breaker_state().to_string(),
+            processes: 1,
+        }
+    }
+
+    /// A text that begins with the kind of the policy's keys is a whole key, any other text a value.
+    fn key_of(&self, text: &str) -> Result<Key, Error> {
+        let Some(kind) = &self.key_kind else { return text.parse() };
+        match text.strip_prefix(kind.as_str()).is_some_and(|rest| rest.starts_with(':')) {
+            true => text.parse(),
+            false if self.is_hashed => Ok(Key::hashed(kind, text)),
+            false => Ok(Key::new(kind, text)),
+        }
+    }
+
+    fn quota(&self) -> Result<Quota, Error> {
+        if let Some(calendar) = &self.calendar {
+            let text =
+                format!("policy {:?} counts by the calendar {calendar}: ask a process of the fleet", self.policy);
+            return Err(Error::invalid(text));
+        }
+        let quota = Quota::try_new(self.algorithm.parse()?, self.limit, Duration::from_micros(self.window_us))?;
+        match self.algorithm.as_str() {
+            "token_bucket" => quota.try_burst(self.capacity),
+            "leaky_bucket" => quota.try_queue(self.capacity.saturating_sub(1)),
+            _ => Ok(quota),
+        }
+    }
+}
+
+/// Publishes policies under a name that no other process has.
+#[derive(Debug)]
+pub(crate) struct Publisher {
+    name: String,
+}
+
+impl Publisher {
+    pub(crate) fn new() -> Self {
+        Self { name: format!("{:x}-{}", RandomState::new().hash_one(0), std::process::id()) }
+    }
+
+    /// Also drops processes that are gone.
+    pub(crate) async fn publish(&self, store: &RedisStore, layers: &[(String, LiveLayer)]) -> Result<(), Error> {
+        live_processes(store).await?;
+        let of = |(name, live): &(String, LiveLayer)| {
+            let (name, live) = (name.clone(), live.clone());
+            let policies = live.policies().into_iter();
+            policies.map(move |policy| PublishedPolicy::new(&name, &live, &policy))
+        };
+        let process = Process { at_ms: redis_ms(store).await?, policies: layers.iter().flat_map(of).collect() };
+        let text = serde_json::to_string(&process).map_err(|error| Error::store("no JSON", error))?;
+        let key = policies_key(store);
+        store.command_checked(cmd("HSET").arg(&key).arg(&self.name).arg(text), is_number).await?;
+        store.command_checked(cmd("PEXPIRE").arg(&key).arg(KEPT_MS), is_number).await.map(drop)
+    }
+}
+
+fn policies_key(store: &RedisStore) -> String {
+    format!("{}:policies", store.prefix())
+}
+
+/// Reads what processes have published, and drops those that are gone.
+async fn live_processes(store: &RedisStore) -> Result<Vec<(String, Process)>, Error> {
+    let key = policies_key(store);
+    let is_hash = |reply: &Value| matches!(reply, Value::Array(_) | Value::Map(_));
+    let fields = store.command_checked(cmd("HGETALL").arg(&key), is_hash).await?;
+    let fields: Vec<(String, String)> =
+        FromRedisValue::from_redis_value(fields).map_err(|error| Error::store("no hash of texts", error))?;
+    let now = redis_ms(store).await?;
+    let (mut live, mut gone) = (Vec::new(), cmd("HDEL"));
+    gone.arg(&key);
+    let mut is_any_gone = false;
+    for (name, text) in fields {
+        match serde_json::from_str::<Process>(&text) {
+            Ok(process) if process.at_ms.saturating_add(GONE_MS) > now => live.push((name, process)),
+            // A process of another version is left alone until the hash expires.
+            Err(_) => {}
+            Ok(_) => {
+                gone.arg(name);
+                is_any_gone = true;
+            }
+        }
+    }
+    if is_any_gone {
+        store.command_checked(&gone, is_number).await?;
+    }
+    Ok(live)
+}

@@ -1,0 +1,93 @@
+use std::array;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use tollgate::{Decision, Policy};
+use tollgate_admin::{Entry, PublishedPolicy};
+
+/// Prints for people, or as JSON.
+#[derive(Clone, Copy)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+}
+
+impl Output {
+    pub(crate) fn policies(self, policies: &[PublishedPolicy]) {
+        let window = |policy: &PublishedPolicy| match &policy.calendar {
+            Some(calendar) => calendar.clone(),
+            None => format!("{:?}", Duration::from_micros(policy.window_us)),
+        };
+        let row = |policy: &PublishedPolicy| {
+            [
+                policy.layer.clone(),
+                policy.policy.clone(),
+                format!("{} per {}", policy.limit, window(policy)),
+                policy.algorithm.clone(),
+                policy.key_kind.clone().unwrap_or_else(|| "-".to_owned()),
+                policy.processes.to_string(),
+                policy.breaker.clone(),
+            ]
+        };
+        let header = ["layer", "policy", "limit", "algorithm", "keys", "processes", "breaker"];
+        self.print(&policies, header, policies.iter().map(row));
+    }
+
+    pub(crate) fn overrides(self, entries: &[Entry], now_ms: u64) {
+        let row = |entry: &Entry| {
+            let all = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
+            let effect = format!("{:?}", entry.effect).to_lowercase();
+            let effect = match (entry.factor, entry.share) {
+                (Some(factor), _) => format!("{effect} {factor}"),
+                (_, Some(share)) => format!("{effect} {share}"),
+                _ => effect,
+            };
+            let left =
+                |until: u64| humantime::format_duration(Duration::from_secs(until.saturating_sub(now_ms) / 1_000));
+            let left = entry.until_ms.map_or_else(|| "until undone".to_owned(), |until| left(until).to_string());
+            [effect, all(&entry.layer), all(&entry.policy), all(&entry.key), left]
+        };
+        self.print(&entries, ["effect", "layer", "policy", "key", "left"], entries.iter().map(row));
+    }
+
+    pub(crate) fn decision(self, decision: &Decision) {
+        let row = |outcome: &tollgate::Outcome| {
+            let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.0?}"));
+            [
+                outcome.policy().to_owned(),
+                outcome.key().to_string(),
+                format!("{} of {}", outcome.remaining(), outcome.limit()),
+                time(Some(outcome.reset_after())),
+                time(outcome.banned_for()),
+            ]
+        };
+        self.print(decision, ["policy", "key", "left", "full in", "banned for"], decision.outcomes().iter().map(row));
+    }
+
+    pub(crate) fn changed(self, count: usize) {
+        if self.json {
+            println!("{}", json!({ "changed": count }));
+        } else {
+            println!("{}", if count == 0 { "nothing to change" } else { "done" });
+        }
+    }
+
+    pub(crate) fn checked(self, policies: &[Policy]) {
+        let row = |policy: &Policy| [policy.name().to_owned(), policy.quota().to_string()];
+        let names: Vec<&str> = policies.iter().map(Policy::name).collect();
+        self.print(&json!({ "policies": names }), ["policy", "quota"], policies.iter().map(row));
+    }
+
+    fn print<const N: usize>(self, value: &impl Serialize, header: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+        if self.json {
+            println!("{}", serde_json::to_string(value).expect("texts and numbers are JSON"));
+            return;
+        }
+        let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+        let widths: [usize; N] = array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
+        for row in rows {
+            let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            println!("{}", cells.join("  ").trim_end());
+        }
+    }
+}
