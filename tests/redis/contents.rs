@@ -7,7 +7,7 @@ use tollgate::store::{Change, Check, Counter};
 use tollgate::{Key, Quota};
 use tracing::Level;
 
-use super::stores::{FIFTY, adjust, decide, first_remaining, patient_store, remaining, take};
+use super::stores::{FIFTY, adjust, decide, first_remaining, on_clock, patient_store, remaining, take};
 use crate::support::checks::check;
 use crate::support::log::Log;
 use crate::support::server::RedisServer;
@@ -145,4 +145,24 @@ async fn counts_whose_product_with_the_window_no_number_holds_are_decided_exactl
     let refused = decide(&store, &[check("ours", decades, 1)]).await.decision;
     let wait = refused.retry_after().expect("a wait helps");
     assert!(!refused.is_allowed() && wait > decades.window() && wait < 2 * decades.window(), "{wait:?}");
+}
+
+/// A test's clock is read by this store alone.
+#[tokio::test]
+async fn state_more_than_a_window_ahead_counts_as_new_and_is_logged_for_each_algorithm() {
+    let (_server, clock, store) = on_clock().await;
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    for (place, quota) in quotas().into_iter().enumerate() {
+        let policy = format!("ahead-{place}");
+        let counter = Counter::new(policy.as_str().try_into().expect("a valid name"), Key::new("user", "ada"), quota);
+        let now = clock.now();
+        let before = decide(&store, &[Check::new(counter.clone(), 3)]).await.decision;
+        clock.set(now - 3 * quota.window());
+        let after = decide(&store, &[Check::new(counter, 3)]).await.decision;
+        clock.set(now);
+        assert_eq!(first_remaining(&after), first_remaining(&before), "{quota}");
+        let lines = log.lines(&format!("code=\"state_ahead\" policy=\"{policy}\""));
+        assert_eq!(lines.len(), 1, "{quota}: {}", log.text());
+    }
 }
