@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod clock;
+mod dashboards;
 mod files;
 mod harness;
 
