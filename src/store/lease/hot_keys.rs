@@ -1,8 +1,8 @@
 //! A bounded map of hot keys, and the counts by which keys become hot.
 //!
 //! Keys that are not hot use only a share of a cell. The cells are a fixed array, so invented keys do not make it grow.
-//! A cell counts the requests of one key. Requests for other keys of the cell count down, and take the cell over at 0,
-//! similar to the majority vote of Boyer and Moore.
+//! A cell counts the requests of one key. Requests of other keys in the cell lower the count, and in the end one of
+//! these keys takes the cell over, similar to the majority vote of Boyer and Moore.
 //!
 //! Each shard counts its units. [`LeaseCounts`] is the sum, for operators and for tests of the store's balance:
 //! `leased + owed = spent + returned + lost + held`.

@@ -56,8 +56,8 @@ fn fails(permit: CallPermit, now: u64) -> Part {
     part(move |breaker| breaker.failed(permit, now).is_some())
 }
 
-/// Tries, in all orders with at most two switches away from threads that could go on, what threads do at once with a
-/// breaker that failed so often at 0, and what must hold then, by their results.
+/// Runs the threads concurrently, with a breaker that failed this number of times at 0. Tries all orders with at most
+/// two switches away from threads that could continue, and checks the results of the threads each time.
 fn explore<const N: usize>(
     failures: u64,
     parts: impl Fn(&Breaker) -> [Part; N] + Send + Sync + 'static,
@@ -80,8 +80,8 @@ fn count(results: &[bool]) -> usize {
     results.iter().filter(|result| **result).count()
 }
 
-/// A thread with an old time may lose to one with a later time, so one probe is enough in two intervals, and two are the
-/// most.
+/// A thread with an old time may lose to one with a later time. So in two intervals there is at least one probe, and at
+/// most two.
 #[test]
 fn one_of_those_who_come_in_one_interval_probes() {
     for (times, most) in [([50, 51, 52], 1), ([50, 60, 150], 2)] {
@@ -154,7 +154,8 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     });
 }
 
-/// A thread that reports an early failure is held up while it opens, a probe succeeds, and a minute later it fails again.
+/// A thread that reports an early failure is delayed while the breaker opens, a probe succeeds, and a minute later the
+/// store fails again.
 #[test]
 fn failures_in_a_row_do_not_begin_before_the_last_reply() {
     let parts = |breaker: &Breaker| {
@@ -193,7 +194,7 @@ fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
         [succeeds(acquire(breaker, 50), 60), later]
     };
     explore(MAX_IN_ROW, parts, |breaker, [_, closed_again]| {
-        // Once all have reported, the last one stands: it closed after two probes, or three.
+        // Once all threads have reported, the last record remains: the breaker closed after two or three probes.
         if closed_again {
             fail(breaker, MAX_IN_ROW, 2_002);
             assert!(breaker.next_probe(2_002).as_millis() >= 200);
