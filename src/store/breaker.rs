@@ -7,9 +7,9 @@
 //! | half-open | closed | any probe succeeds |
 //! | half-open | open | all probes in flight have failed or were given up |
 //!
-//! The first wait is 50 ms. From the start of one probe to that of the next it is 100, 200, 400 and then always 500 ms.
-//! A breaker that opens again within a second of closing continues with the longer waits. An outage, with times in
-//! milliseconds:
+//! The first wait is 50 ms. From the start of one probe to the start of the next, the wait is 100, 200, 400 and then
+//! always 500 ms. A breaker that opens again within a second of closing continues with the longer waits. An outage,
+//! with times in milliseconds:
 //!
 //! | time | event | phase | probes | in flight | next probe at |
 //! | --- | --- | --- | --- | --- | --- |
@@ -17,20 +17,20 @@
 //! | 50 | a request probes | half-open | 1 | 1 | 150 |
 //! | 80 | the probe fails | open | 1 | 0 | 150 |
 //! | 150 | a request probes | half-open | 2 | 1 | 350 |
-//! | 350 | another one does; the last has no outcome yet | half-open | 3 | 2 | 750 |
+//! | 350 | another request probes; the last probe has no outcome yet | half-open | 3 | 2 | 750 |
 //! | 360 | one of the two succeeds | closed | | | |
 //!
 //! [`acquire`](Breaker::acquire) returns a permit, without which the store is not called. The caller reports the
 //! outcome of the call with the permit, once: `succeeded`, `failed` or `gave_up`. Times are milliseconds since a start
 //! that the caller chooses: the breaker has no clock, no timer and no task.
 //!
-//! The state is behind a lock, which is not taken while the breaker is closed and no failure is in its window. Opening
-//! and closing each begin a new *round*. Outcomes of calls of an earlier round are ignored.
+//! The state is behind a lock, which is not taken while the breaker is closed and no failure is in its window. Each
+//! opening and each closing begins a new *round*. Outcomes of calls of an earlier round are ignored.
 //!
-//! Layers have a `ReportedBreaker` for their store (`failure/`), and each primary of a Redis Cluster has one. It uses
-//! tokio's clock, and logs and counts its changes. An error of one primary carries the [`Outage`] of its breaker to the
-//! layer. So the layer does not count the failure for the whole store, and knows when the primary is called again and
-//! how long it has failed.
+//! Layers have a `ReportedBreaker` for their store (`failure/`), and each primary of a Redis Cluster has one. A
+//! `ReportedBreaker` uses tokio's clock, and logs and counts its changes. An error of one primary carries the
+//! [`Outage`] of its breaker to the layer. So the layer does not count the failure for the whole store, and knows when
+//! the primary is called again and how long it has failed.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub struct Admin(Arc<Inner>);
 struct Inner {
     source: Source,
     layers: Vec<(String, LiveLayer)>,
-    /// Whether the last read failed, so that each outage is logged once.
+    /// `true` if the last read failed. Kept so that each outage is logged once.
     is_away: Mutex<bool>,
     /// Held while entries are read and applied, so that an older read does not undo a newer one.
     applying: tokio::sync::Mutex<()>,
@@ -59,7 +59,7 @@ impl Admin {
 
     /// Keeps overrides in Redis, for all processes whose store has the same prefix.
     ///
-    /// Its user also needs `+time +hgetall +hset +hdel +hlen +pexpire`, on the keys of the prefix.
+    /// The user of the store also needs `+time +hgetall +hset +hdel +hlen +hexists +pexpire`, on the keys of the prefix.
     pub fn redis(store: RedisStore) -> Self {
         Self::new(Source::Redis(store))
     }
@@ -69,11 +69,11 @@ impl Admin {
         Self::new(Source::File(path.into()))
     }
 
-    /// Adds a layer, whose overrides are the admin's from now on.
+    /// Adds a layer. From now on, the admin owns the overrides of this layer.
     ///
     /// # Panics
     ///
-    /// If there is a layer of this name, or the admin was cloned or [started](Self::start).
+    /// If there is a layer with this name already, or the admin was cloned or [started](Self::start).
     pub fn layer(mut self, name: &str, layer: LiveLayer) -> Self {
         let inner = Arc::get_mut(&mut self.0).expect("layers are added before an admin is shared");
         assert!(inner.layers.iter().all(|(other, _)| other != name), "there are two layers named {name:?}");
@@ -136,13 +136,13 @@ impl Admin {
 
     /// Sets an override, in place of one of the same kind for the same layer, policy and key.
     ///
-    /// It holds in this process when this returns, and in others within about a second. The key is the value that a
-    /// client sends, if the policy is given, or a whole key.
+    /// The override is in force in this process when this method returns, and in other processes within about a second.
+    /// The key is a whole key or, if the policy is given, the value that a client sends.
     ///
     /// # Errors
     ///
-    /// If no layer accepts it: it names no policy, the policy makes no such key, or it has no end and needs one. If it
-    /// cannot be written.
+    /// If no layer accepts the override, because no policy has its name, the policy makes no such key, or an end is
+    /// missing. If the override cannot be written.
     pub async fn set(&self, entry: Entry) -> Result<(), Error> {
         let mut entry = self.0.with_key(entry)?;
         let now = self.0.source.now_ms().await?;
@@ -172,7 +172,7 @@ impl Admin {
         Ok(removed)
     }
 
-    /// Returns what a key has left of a policy, without taking anything.
+    /// Returns the units of a policy that a key has left, without taking any.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Admin {
         limiter.peek(&key).await
     }
 
-    /// Resets the counters of a key. Returns the number of those that had taken something.
+    /// Resets the counters of a key. Returns the number of counters that had taken units.
     ///
     /// # Errors
     ///
@@ -255,7 +255,7 @@ impl Inner {
         self.layers.iter().filter(move |(other, _)| name.is_none_or(|name| name == other)).map(|(_, layer)| layer)
     }
 
-    /// Makes a whole key of the value that a client sends.
+    /// Replaces the value that a client sends by the whole key.
     fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
         if let (Some(policy), Some(key)) = (entry.policy.clone(), &mut entry.key) {
             let layer = self.layers(entry.layer.as_deref()).find(|layer| layer.find_policy(&policy).is_some());
@@ -266,7 +266,7 @@ impl Inner {
         Ok(entry)
     }
 
-    /// Without the fallback, in which nothing was taken.
+    /// Turns the fallback off, because nothing was taken from the fallback's counters.
     fn counter(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<(Limiter, Key), Error> {
         let found = self.layers(layer).find(|layer| layer.find_policy(policy).is_some());
         let Some(layer) = found else {
@@ -279,7 +279,7 @@ impl Inner {
     }
 }
 
-/// A text with the kind of the policy's keys is a whole key, any other text a value.
+/// A text that begins with the kind of the policy's keys is a whole key. Any other text is a value.
 fn key_of(layer: &LiveLayer, policy: &str, text: &str) -> Result<Key, Error> {
     let found =
         layer.find_policy(policy).ok_or_else(|| Error::invalid(format!("no policy has the name {policy:?}")))?;

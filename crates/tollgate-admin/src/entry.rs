@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tollgate::overrides::{Effect, Override};
 use tollgate::{Error, Key};
 
-/// An override as it is kept and sent: for a layer, a policy, a key, or all.
+/// An override in the form in which it is stored and sent: for a layer, a policy, a key, or everything.
 ///
 /// ```json
 /// { "policy": "plan", "key": "header x-user:ada", "effect": "scale", "factor": 2.0, "until_ms": 1790000000000 }
@@ -13,13 +13,13 @@ use tollgate::{Error, Key};
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Name of the layer, or all layers.
+    /// Name of the layer. `None` is all layers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<String>,
-    /// Name of the policy, or all policies.
+    /// Name of the policy. `None` is all policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
-    /// The key, or all keys.
+    /// The key. `None` is all keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
     /// The effect.
@@ -30,10 +30,10 @@ pub struct Entry {
     /// Share of keys of [`EffectKind::Enforce`], by default all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Seconds until it ends, in a request. Stored entries have `until_ms`.
+    /// Seconds until the override ends, in a request. Stored entries have `until_ms` instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_seconds: Option<u64>,
-    /// When it ends, in milliseconds of Unix time.
+    /// Time at which the override ends, in milliseconds of Unix time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ms: Option<u64>,
 }
@@ -53,7 +53,7 @@ pub enum EffectKind {
     Off,
     /// The policy is in shadow mode.
     Shadow,
-    /// The policy is enforced, or a share of its keys.
+    /// The policy is enforced, for all keys or for a share of them.
     Enforce,
 }
 
@@ -72,7 +72,7 @@ impl Entry {
         }
     }
 
-    /// What an entry replaces: one of the same kind for the same target.
+    /// Entries of the same kind for the same target have the same ID, and replace each other.
     pub(crate) fn id(&self) -> String {
         let kind = match self.effect {
             EffectKind::Exempt | EffectKind::Deny => "access",
@@ -86,7 +86,7 @@ impl Entry {
         self.layer.as_deref().is_none_or(|name| name == layer)
     }
 
-    /// Fails if a field is missing, or is of another effect.
+    /// Fails if a field is missing, or belongs to another effect.
     pub(crate) fn to_override(&self, now_ms: u64) -> Result<Override, Error> {
         let left = self.until_ms.map(|until| Duration::from_millis(until.saturating_sub(now_ms)));
         let bounded =

@@ -2,19 +2,20 @@
 //!
 //! # Overrides of a fleet
 //!
-//! [`Admin::redis`] keeps overrides in one hash of Redis, `<prefix>:overrides`. Every process reads it each second, and the process
-//! that writes applies its change at once. While Redis is unavailable, the last known overrides hold until they end. The
-//! time of Redis decides when that is.
+//! [`Admin::redis`] keeps overrides in one hash of Redis, `<prefix>:overrides`. Every process reads the hash each
+//! second. The process that writes an override applies it at once. While Redis is unavailable, the last known overrides
+//! stay in force until they end. The clock of Redis decides when an override ends.
 //!
-//! [`Admin::file`] keeps them in a file that several processes of one host may share, and [`Admin::local`] in this process
-//! alone. An `Admin` owns the overrides of its layers: it replaces those that the program sets by
-//! [`LiveLayer::overrides`](tollgate::LiveLayer::overrides).
+//! [`Admin::file`] keeps them in a file that several processes of one host may share, and [`Admin::local`] keeps them
+//! in this process alone. An `Admin` owns the overrides of its layers. It replaces the overrides that the program sets
+//! by [`LiveLayer::overrides`](tollgate::LiveLayer::overrides).
 //!
 //! # Routes
 //!
-//! [`Admin::router`] has no route that its guard has not passed. All bodies are JSON. An error is
-//! `{"error": "what is wrong"}` with 400, or with 503 if the store failed. Without a `layer`, a request is for all layers
-//! that have the policy.
+//! Every request to [`Admin::router`] has to pass the guard. All bodies are JSON. An error is `{"error": "what is
+//! wrong"}` with 400, or with 503 if the store failed. If axum cannot read the JSON of a request, its own response has
+//! the error as text. Without a `layer`, an override is for all layers that have the policy, and counters are those of
+//! the first layer that has it.
 //!
 //! | route | does |
 //! | --- | --- |
@@ -25,7 +26,7 @@
 //! | `GET /counters?policy=plan&key=ada` | shows what a key has left, as a serialized [`Decision`](tollgate::Decision) |
 //! | `POST /counters/reset`, `/counters/refund`, `/counters/lift-ban` | changes the counters of `{"policy": "plan", "key": "ada"}`; a refund has `units` |
 //!
-//! A `key` is the value that the client sends, such as `ada`, or the whole key, such as `header x-user:ada`.
+//! A `key` is either the value that the client sends, such as `ada`, or the whole key, such as `header x-user:ada`.
 
 mod admin;
 mod entry;

@@ -26,9 +26,10 @@ struct Counter {
 }
 
 impl Admin {
-    /// Returns a router whose every request `guard` has to pass: others get 403.
+    /// Returns a router in which every request has to pass `guard`. All other requests get 403.
     ///
-    /// Nest it below a path, on a port or route that clients do not reach, as its responses have keys of clients.
+    /// Nest the router below a path, on a port or route that clients do not reach, because its responses contain keys
+    /// of clients.
     ///
     /// # Examples
     ///

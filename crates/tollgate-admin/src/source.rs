@@ -1,4 +1,4 @@
-//! Where overrides are kept: in this process, in Redis, or in a file.
+//! Storage of overrides: in this process, in Redis, or in a file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use tollgate::{Error, RedisStore};
 
 use crate::entry::Entry;
 
-/// Entries that are read: as many as a layer takes.
+/// Maximum number of entries that are read. A layer accepts as many.
 const MAX_ENTRIES: usize = 10_000;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) enum Source {
     File(PathBuf),
 }
 
-/// Entries by their id, and the time by which they end, in milliseconds.
+/// Entries by ID, and the present time of the clock by which they end, in milliseconds.
 pub(crate) type Entries = (BTreeMap<String, Entry>, u64);
 
 impl Source {
@@ -138,7 +138,7 @@ async fn read_redis(store: &RedisStore) -> Result<Entries, Error> {
     over.arg(&key);
     let mut is_any_over = false;
     for (id, text) in fields.into_iter().take(MAX_ENTRIES) {
-        // What another version wrote is left alone.
+        // Entries that another version wrote stay unchanged.
         let Ok(entry) = serde_json::from_str::<Entry>(&text) else { continue };
         if is_over(&entry, now) {
             over.arg(id);
@@ -165,7 +165,7 @@ async fn read_file(path: &Path) -> Result<BTreeMap<String, Entry>, Error> {
     Ok(entries.into_iter().map(|entry| (entry.id(), entry)).collect())
 }
 
-/// Replaces the file as a whole, so that no process reads a part of it.
+/// Replaces the whole file at once, so that no process reads a partly written file.
 async fn write_file(path: &Path, entries: &BTreeMap<String, Entry>) -> Result<(), Error> {
     let failed = |error| Error::store(format!("{} cannot be written", path.display()), error);
     let entries: Vec<&Entry> = entries.values().collect();

@@ -15,8 +15,8 @@ const MAX_WAIT_MS: u64 = 500;
 
 pub(super) const MAX_IN_ROW: u64 = 5;
 
-/// Failures in a window that open the breaker, if they are at least half of its calls. With 10% random failures, this
-/// opens the breaker in 7 of a million windows.
+/// Number of failures in a window that open the breaker, if they are at least half of the calls in the window. With 10%
+/// random failures, this opens the breaker in 7 of a million windows.
 pub(super) const MAX_IN_WINDOW: u64 = 10;
 
 /// Length of a window, which starts with its first failure. With fewer than 20 calls a second, only failures in a row
@@ -109,12 +109,12 @@ struct BreakerCounts {
     closed: Option<(u64, u32)>,
 }
 
-/// Without failures nothing is recorded, so that calls that succeed write no shared memory.
+/// Successful calls write no shared memory, because nothing is recorded while there are no failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Recent {
     /// Failures since the last reply, however long ago.
     pub(super) in_row: u64,
-    /// Failures in the window. 0 if there is no window, in which case replies change nothing.
+    /// Failures in the window. 0 if there is no window. Then replies change nothing.
     pub(super) failed: u64,
     pub(super) succeeded: u64,
     start: u64,
@@ -268,7 +268,8 @@ impl BreakerCounts {
         is_due
     }
 
-    /// Keeps the longer waits if it closed less than a second ago, because the store failed again right after a probe.
+    /// Keeps the longer waits if the breaker closed less than a second ago, because then the store failed again right
+    /// after a probe.
     fn open(&mut self, now: u64) {
         let again = self.closed.filter(|(at, _)| now.saturating_sub(*at) < WINDOW_MS);
         self.probes = again.map_or(0, |(_, probes)| probes);

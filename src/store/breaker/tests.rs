@@ -1,4 +1,4 @@
-//! Tests of the breaker with times that are set, and against a model that keeps every outcome.
+//! Tests of the breaker with fixed times, and against a model that keeps every outcome.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::shared::{MAX_IN_ROW, MAX_IN_WINDOW, WINDOW_MS};
 use super::*;
 
-/// A breaker that keeps every outcome of the window, and knows of each call in which phase it was made.
+/// A breaker that keeps every outcome of the window, and the phase in which each call was made.
 #[derive(Default)]
 struct BreakerModel {
     /// How often it opened or closed.
@@ -17,19 +17,19 @@ struct BreakerModel {
     window: Vec<(u64, bool)>,
     in_row: u64,
     failing_since: u64,
-    /// While it is open: how many probes were made, of which some have no outcome yet, and when the next one is due.
+    /// While open: the number of probes, some of which have no outcome yet, and the time of the next probe.
     open: Option<(usize, usize, u64)>,
-    /// When a probe closed it, and how many it took.
+    /// The time at which a probe closed the breaker, and the number of probes until then.
     closed: Option<(u64, usize)>,
 }
 
-/// How long the next probe waits after so many.
+/// The wait of the next probe after this number of probes.
 fn wait_after(probes: usize) -> u64 {
     [50, 100, 200, 400].get(probes).copied().unwrap_or(500)
 }
 
 impl BreakerModel {
-    /// The phase of a call that may be made now.
+    /// The phase of a call if it may be made now.
     fn acquire(&mut self, now: u64) -> Option<u64> {
         if let Some((probes, flying, due)) = &mut self.open {
             if now < *due {
@@ -41,7 +41,7 @@ impl BreakerModel {
         Some(self.phase)
     }
 
-    /// Whether a reply closes it, or a failure opens it or is one of a probe.
+    /// Whether a reply closes the breaker, or a failure opens it or is the failure of a probe.
     fn report(&mut self, phase: u64, now: u64, failed: bool) -> bool {
         if phase != self.phase {
             return false;

@@ -26,14 +26,14 @@ const DEFAULT_CAPACITY: usize = 100_000;
 /// A [`RedisStore`](crate::RedisStore) has one built in. After the inner store denied a check, the same check is denied
 /// without calling it for as long as the denial lasts, and for at most 1 s (the [cap](DenyCacheBuilder::max_ttl)),
 /// counted from the call of the inner store. The same check is the same cost from the same counter under the same
-/// quota. A larger cost is denied as well, unless the algorithm is a sliding one: then only the store knows how long
-/// another cost has to wait, so it is called once for each. Nothing is ever allowed from the cache.
+/// quota. A larger cost is denied as well, unless the algorithm is a sliding one. Then only the store knows how long
+/// another cost has to wait, so the store is called once for each cost. Nothing is ever allowed from the cache.
 ///
 /// Effects for callers:
 ///
 /// - [`Decision::source`](crate::Decision::source) is [`DenyCache`](crate::Source::DenyCache). `retry_after` counts
-///   down to the time at which, according to the store, the request fits. With several policies it is the longest that
-///   is cached. `remaining` is that of the cached denial.
+///   down to the time at which, according to the store, the request fits. With several policies, `retry_after` is the
+///   longest cached one. `remaining` is the value in the cached denial.
 /// - Policies without a cached denial of the request have a `remaining` of 0.
 /// - A refund, charge or reset through this store takes effect at once. The cap bounds the delay of changes made
 ///   elsewhere, of counters lost by the store itself, and of changes that no caller waits for and that take longer than
@@ -43,7 +43,8 @@ const DEFAULT_CAPACITY: usize = 100_000;
 ///   denials extend is cached for half of its remaining time, so that requests which continue reach the inner store
 ///   before it ends.
 ///
-/// While a request is denied from the cache, its other checks are no strikes of their bans: the store is not called.
+/// While a request is denied from the cache, its other checks are not strikes of their bans, because the store is not
+/// called.
 ///
 /// Never denied from the cache are peeks (cost 0) unless the layer [asks](crate::store::AskMode::Cached) for it, checks
 /// [settled by outcome](crate::store::Settles), and requests with a check in [shadow mode](crate::store::Mode) or with

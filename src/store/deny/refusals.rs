@@ -5,8 +5,9 @@
 //! longer than the cached denial says.
 //!
 //! Until a denied check fits, no check that demands at least as much does, as long as nothing is refunded: time only
-//! lowers the count, and other requests only raise it. "As much" depends on the algorithm: see [`DenialScope`]. The store
-//! is called once for each sum whose wait does not follow, because the returned wait must be exact.
+//! lowers the count, and other requests only raise it. "As much" depends on the algorithm: see [`DenialScope`]. If the
+//! wait for a sum does not follow from the cached denial, the store is called once for that sum, because the returned
+//! wait must be exact.
 //!
 //! Invariant: a denial is served only if the store was called after the last change of its counter. So no denial
 //! decided before a refund is served after it. All methods are synchronous and hold one lock at a time, never while the
@@ -174,7 +175,8 @@ impl Refusals {
     /// Also invalidates denials by calls made before the change has certainly arrived.
     pub(crate) fn changed(&self, counter: &Counter, change: Change) {
         self.forget(counter);
-        // A ban belongs to the key, whatever the quota, so that lifting it ends denials of counters of other windows.
+        // A ban belongs to the key, whatever the quota. So lifting the ban also ends denials of counters with other
+        // windows.
         if change == Change::Lift {
             self.forget(&ban_counter(counter));
         }
@@ -354,7 +356,7 @@ impl DenyShard {
         }
     }
 
-    /// Live denials are not evicted, so that invented keys push out no others.
+    /// Live denials are not evicted, so invented keys cannot evict them.
     fn has_room(&mut self, now: u64, pause_us: u64) -> bool {
         if !self.table.is_due() {
             return true;

@@ -20,13 +20,13 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 ///
 /// # Probes
 ///
-/// While the breaker is open, single requests probe the store: the first 50 ms later, each further one at most 500 ms
-/// after the previous probe began, even if that has no result yet. The first probe that succeeds closes the breaker. A
-/// probe calls the server itself, even if a wrapper could decide. It continues if its client disconnects, and times out
-/// after the timeout, or after 15 s if the timeout is longer. So limits are shared again within 500 ms of the store's
-/// return, plus the time until the next request and the time its reply takes. If the store fails again within a second
-/// of that, probes start with a longer pause than the first time, of at most 500 ms. See
-/// [`breaker_state`](crate::LiveLayer::breaker_state).
+/// While the breaker is open, single requests probe the store. The first probe begins 50 ms later. Each further probe
+/// begins at most 500 ms after the previous one began, even if that has no result yet. The first probe that succeeds
+/// closes the breaker. A probe calls the server itself, even if a wrapper could decide. The probe continues if its
+/// client disconnects. It times out after the timeout, or after 15 s if the timeout is longer. So limits are shared
+/// again within 500 ms of the store's return, plus the time until the next request and the time its reply takes. If the
+/// store fails again within a second of its return, probes start with a longer pause than the first time, of at most
+/// 500 ms. See [`breaker_state`](crate::LiveLayer::breaker_state).
 ///
 /// On a Redis Cluster each primary has its own breaker: the layer does not count failures of one primary, the other
 /// primaries still decide for their slots, and a replica that takes over is called at once. See
@@ -36,25 +36,25 @@ pub(super) const BUDGET: Duration = Duration::from_millis(100);
 /// # Slots
 ///
 /// Slots of a [concurrency](crate::Quota::concurrency) count in the store that they were taken from, until they are
-/// released. So when the store fails, and when it is back, there may be as many at once as the store and the fallback
-/// together allow, while earlier slots are held.
+/// released. So when the store fails, and again when it is back, earlier slots may still be held. Until they are
+/// released, there may be as many slots at once as the store and the fallback together allow.
 ///
 /// # Keys
 ///
-/// The same rule applies to keys that could not be looked up, because a [lookup](crate::key::lookup) failed, timed out
+/// This rule also applies to keys that could not be looked up because a [lookup](crate::key::lookup) failed, timed out
 /// or was not started because too many were in flight. The store still decides the other policies.
 ///
 /// - [`Fallback`](Self::Fallback): the policy counts all such requests together, with its own quota. If it
 ///   [denies](crate::policy::MissingKey::Deny) requests without a key, or [denies](crate::Policy::deny) some values of
 ///   the key, it denies them with 503 instead.
-/// - [`Allow`](Self::Allow): the policy does not apply to them, its deny list included, for as long as lookups fail.
-/// - [`Deny`](Self::Deny): they are denied with 503.
+/// - [`Allow`](Self::Allow): neither the policy nor its deny list applies to such requests for as long as lookups fail.
+/// - [`Deny`](Self::Deny): such requests are denied with 503.
 ///
 /// A warning with the code `key_unknown` is logged, at most once a second.
 ///
 /// # Clients
 ///
-/// Clients cannot tell which of these decided. Your code can, by [`Decision::source`](crate::Decision::source).
+/// Clients cannot see which of these decided. Your code can, by [`Decision::source`](crate::Decision::source).
 ///
 /// # Examples
 ///
@@ -75,9 +75,9 @@ pub enum OnFailure {
     /// [instances](crate::RateLimitLayer::instances).
     ///
     /// The share is rounded up, and at least 1. The default is one instance, so unless `instances` is set every process
-    /// allows the whole limit. A request that costs more than the share holds needs all of it, and the rest is a debt
-    /// that is repaid before the next request is allowed. Headers show the configured quota, and what is left of the
-    /// share.
+    /// allows the whole limit. A request that costs more than the share holds needs the whole share. The rest of the
+    /// cost is a debt, which is repaid before the next request is allowed. Headers show the configured quota and the
+    /// remaining units of the share.
     #[default]
     Fallback,
     /// The request is allowed.

@@ -36,7 +36,7 @@ pub(crate) type SharedStore = Arc<dyn Store>;
 pub(crate) struct FailureStore {
     inner: SharedStore,
     budget: Duration,
-    /// The inner store's own timeout. If there is one, it keeps deadlines.
+    /// The inner store's own timeout. If there is one, the inner store keeps deadlines.
     own: Option<Duration>,
     without: Arc<Without>,
     slots: Arc<SlotRenewer>,
@@ -102,7 +102,7 @@ impl FailureStore {
         }
     }
 
-    /// Continues a probe, or a decision that takes slots, in a task if there is a runtime.
+    /// If there is a runtime, continues a probe or a decision that takes slots in a task.
     fn wait(
         &self,
         pending: InnerDecision,
@@ -128,7 +128,8 @@ impl FailureStore {
     }
 }
 
-/// Returns the denial if an override denies one of the checks. The others have 0 left, as nothing is asked about them.
+/// Returns the denial if an override denies one of the checks. The other checks have 0 left, because no store is
+/// called.
 #[inline]
 fn denied(checks: &[Check]) -> Option<Decision> {
     let is_denied = |check: &Check| matches!(check.overridden, Overridden::Denied(_));
@@ -238,8 +239,8 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
     }
 }
 
-/// Drops a late decision, unless it may take slots: then a task waits for it and releases them. Without a runtime, no
-/// timer.
+/// Drops a late decision. If the decision may take slots, a task waits for it and releases the slots. Without a
+/// runtime, there is no timer.
 async fn within(
     deadline: Instant,
     budget: Duration,

@@ -31,7 +31,7 @@ pub(super) struct Without {
     rules: FailureRules,
     pub(super) breaker: ReportedBreaker,
     counted: CountedCalls,
-    /// Counters of the fallback. Its identity is in the receipts of all decisions made here.
+    /// Counters of the fallback. All receipts of decisions made here contain the identity of the fallback.
     pub(super) local: MemoryStore,
     /// Start of the last outage that exceeded `allow_for`, plus 1, in milliseconds of the breaker.
     allowed_up_to: AtomicU64,
@@ -85,11 +85,11 @@ impl Without {
         }
         self.breaker.telemetry.store_failed(error);
         let is_logged = if error.is_of_a_crowd() {
-            // No call was made, so none failed. A probe right now would wait, too.
+            // No call was made, so no call failed. A probe at this moment would wait, too.
             self.gave_up(permit, FIRST_WAIT_MS);
             true
         } else if let Some(outage) = error.outage() {
-            // Its own breaker counts it, and the other servers are not affected.
+            // The breaker of that server counts the failure, and the other servers are not affected.
             self.gave_up(permit, 0);
             outage.next_probe.is_zero()
         } else {
@@ -163,7 +163,7 @@ impl Without {
     }
 }
 
-/// The system's clock, except that it moves with the timers where tests pause these.
+/// The system's clock. In tests that pause timers, it moves with the timers.
 struct LocalClock {
     system: SystemClock,
     start: Duration,

@@ -1,5 +1,5 @@
-//! A hot key: its leases, its demand, which determines their size, and its debt: units that were allowed and that the
-//! inner store is not known to have charged.
+//! A hot key has leases, a demand, which determines the size of the leases, and a debt. The debt is the units that were
+//! allowed and that the inner store is not known to have charged.
 //!
 //! Leases to return are collected in `backs`. The caller returns them after releasing the lock.
 //!
@@ -9,9 +9,9 @@
 //! the clocks of both processes run at equal speed. In an aligned window the lot also ends by the wall clock, which may
 //! be set at any time.
 //!
-//! The stamp of overdrawn units is the number of the lease call in flight. By it, a refund finds out if they are still
-//! owed, or were paid by a lot or a charge. The last [`MAX_PAYMENTS`] payments are kept. Units that a charge paid are
-//! not refunded.
+//! The stamp of overdrawn units is the number of the lease call in flight. By the stamp, a refund finds out if the
+//! units are still owed, or were paid by a lot or a charge. The last [`MAX_PAYMENTS`] payments are kept. Units that a
+//! charge paid are not refunded.
 //!
 //! Invariants: a key has at most [`MAX_LOTS`] lots, and one lease call in flight, for no more than the key's share of
 //! the limit less the units held. Units are paid in the order of their numbers: all with a number up to `paid` are
@@ -53,7 +53,7 @@ pub(super) struct HotKey {
     in_flight: Option<u64>,
     /// No lease is requested until then.
     quiet_until: u64,
-    /// Whether the last lease had ended on arrival. Then only a debt is worth a call.
+    /// `true` if the last lease had ended on arrival. Then only a debt is worth a call.
     is_far: bool,
     /// Units allowed without a lease.
     debt: OwedUnits,
@@ -210,7 +210,7 @@ impl HotKey {
         } else {
             self.debt.add(check.cost, self.in_flight.expect("it was admitted"))
         };
-        // What the inner store had at the last lease, and what is held here, less what is owed.
+        // The units that the inner store had at the last lease, plus the units held here, less the units owed.
         let quota = check.counter.quota();
         let remaining = self.seen.remaining.saturating_add(self.held(now)).min(quota.capacity());
         let remaining = remaining.saturating_sub(self.debt.owed);
@@ -327,7 +327,7 @@ fn lifetime(quota: &Quota) -> u64 {
     micros(quota.window() / 10).min(1_000_000)
 }
 
-/// In microseconds. A second with an overdraft, because that helps keys with less load, too.
+/// In microseconds. A second with an overdraft, because an overdraft helps keys with less load, too.
 pub(super) fn period(quota: &Quota, overdraft: u64) -> u64 {
     if overdraft > 0 { 1_000_000 } else { lifetime(quota) }
 }
@@ -394,7 +394,7 @@ impl Lease {
         }
     }
 
-    /// `ceil(limit * age / window)`, with the larger limit. The refund is assumed to take as long as the lease call.
+    /// `ceil(limit * age / window)`, with the larger limit. Assumes that the refund takes as long as the lease call.
     fn refilled(&self, limit: u64, now: u64) -> u64 {
         let quota = self.counter().quota();
         let age = now.saturating_sub(self.sent) + self.received.saturating_sub(self.sent);
@@ -418,7 +418,7 @@ const MAX_PAYMENTS: usize = 16;
 #[derive(Debug)]
 struct OwedUnits {
     owed: u64,
-    /// Of these, the units owed when the call in flight was sent.
+    /// The part of the owed units that was owed when the call in flight was sent.
     sent: u64,
     /// Whether the last lease call was granted.
     may_grow: bool,

@@ -1,8 +1,8 @@
 //! A bounded map of hot keys, and the counts by which keys become hot.
 //!
-//! Keys that are not hot use only a share of a cell. The cells are a fixed array, so that clients who invent keys make
-//! nothing grow. A cell counts the requests of one key. Other keys of the cell count it down, and take it over at the
-//! end, much as in the majority vote of Boyer and Moore.
+//! Keys that are not hot use only a share of a cell. The cells are a fixed array, so invented keys do not make it grow.
+//! A cell counts the requests of one key. Requests of other keys in the cell lower the count, and in the end one of
+//! these keys takes the cell over, similar to the majority vote of Boyer and Moore.
 //!
 //! Each shard counts its units. [`LeaseCounts`] is the sum, for operators and for tests of the store's balance:
 //! `leased + owed = spent + returned + lost + held`.
@@ -38,7 +38,8 @@ struct Cell {
 }
 
 impl Cell {
-    /// Returns this key's count, 0 if the cell stays another key's. A period ends early if the clock steps back.
+    /// Returns this key's count, or 0 if the cell still belongs to another key. A period ends early if the clock steps
+    /// back.
     fn note(&mut self, tag: u32, now: u64, period: u64) -> u32 {
         let stale = now.saturating_sub(self.start) >= period || now < self.start;
         if self.tag == tag && !stale {

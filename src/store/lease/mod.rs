@@ -1,7 +1,8 @@
 //! Units taken in advance, so that hot keys are decided without a call to the inner store.
 //!
-//! If leases held here cover all checks of a request, or an overdraft does while they are requested, it is allowed at
-//! once, with [`Source::Lease`](crate::Source::Lease). Otherwise the inner store decides. The states of a key:
+//! If leases held here cover all checks of a request, or an overdraft covers them while leases are requested, the
+//! request is allowed at once, with [`Source::Lease`](crate::Source::Lease). Otherwise the inner store decides. The
+//! states of a key:
 //!
 //! | state | next state | when |
 //! | --- | --- | --- |
@@ -26,8 +27,8 @@
 //! | `hot_key` | one key: its lots, its debt and payments, its rate |
 //!
 //! Invariants: every spent unit was charged in the inner store before, or is owed, up to the overdraft per key. A lot
-//! is spent only within its lifetime and its window. A unit is held, spent, returned or lost, and is counted as one of
-//! these only. No lock is held while the inner store is called.
+//! is spent only within its lifetime and its window. Each unit counts as exactly one of these: held, spent, returned or
+//! lost. No lock is held while the inner store is called.
 
 mod hot_key;
 mod hot_keys;

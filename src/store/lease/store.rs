@@ -36,10 +36,10 @@ use crate::store::{
 /// and in the same window. So any interval of length *d* allows at most what the quota allows in *d* + τ, and fixed and
 /// sliding windows hold exactly.
 ///
-/// **The cost**: units that one process holds are denied to the others, for at most τ, and to its own other requests
-/// until the reply to the lease call has arrived. A crash loses them, as well as units by which a bucket was
-/// replenished while they were held unspent. `remaining` counts the units this process holds and those that were left
-/// when it took them, so it is up to τ old.
+/// **The cost**: for at most τ, units that one process holds are denied to the other processes. Until the reply to the
+/// lease call has arrived, they are also denied to other requests of the same process. A crash loses the units held.
+/// Units by which a bucket was replenished while they were held unspent are also lost. `remaining` counts the units
+/// this process holds and those that were left when it took them, so it is up to τ old.
 ///
 /// **When to use it**: for keys that one process decides many times within τ (a route, a tenant, a global limit),
 /// especially where such keys burden one node of a Redis Cluster. Other keys are decided by the inner store, one call
@@ -60,15 +60,15 @@ use crate::store::{
 ///   window (for a bucket, in any interval). The debt of a key is never more than remained when its last lease was
 ///   granted. Stores keep a debt of at most one more capacity, so processes × overdraft has to be less than the
 ///   capacity.
-/// - **How large**: it should cover what this process allows for a key in a round trip to the inner store, and in two
-///   round trips where one takes longer than τ. Requests beyond it wait for the inner store.
+/// - **How large**: it should cover the units that this process allows for a key in one round trip to the inner store,
+///   or in two round trips if one takes longer than τ. Requests beyond it wait for the inner store.
 /// - **Which keys**: those with 8 requests within a second in this process, from their first lease on. When a lease is
 ///   denied or fails, the debt is [charged](crate::store::Change::Charge), and the inner store decides the key until a
-///   lease is granted again. So while it is unavailable, at most an overdraft of each hot key is owed, and further
-///   requests get its errors.
-/// - **Lost replies**: a charge is sent once, so its units count nowhere if it is lost on its way, nor do units that
-///   are owed when the process crashes. A lease call that failed may have charged its units, which are charged again
-///   then: so they count at most once more than they were used.
+///   lease is granted again. So while the inner store is unavailable, at most an overdraft of each hot key is owed, and
+///   further requests get its errors.
+/// - **Lost replies**: a charge is sent once, so its units count nowhere if the charge is lost on its way. Units that
+///   are owed when the process crashes count nowhere either. A lease call that failed may have charged its units, and
+///   these units are then charged again. So they count at most once more than they were used.
 /// - **Refunds** of units that are owed lower the debt. Units that a lease paid are refunded in the inner store, if it
 ///   was one of the last 16 payments of a key that had a request in this process within the last minute. All other
 ///   overdrawn units are not refunded: those that were charged, or were owed before a reset through this process.
@@ -77,11 +77,11 @@ use crate::store::{
 ///
 /// Unspent units are returned when their key becomes idle and when their lease ends: by a task that runs every 50 ms in
 /// the runtime of the first lease, or of a later one if that has ended. A runtime is needed only if the inner store
-/// needs one: without it, they are returned with the next request or peek for their key. A higher limit leaves leases
-/// unchanged. A lower one returns them.
+/// needs one. Without a runtime, units are returned with the next request or peek for their key. A higher limit leaves
+/// leases unchanged. A lower one returns them.
 ///
-/// A reset drops the units held of its counter. Requests made before it is done may be allowed by another lease, which
-/// is dropped as well.
+/// A reset drops the units held of its counter. Until the reset is done, another lease may allow requests. The reset
+/// drops that lease, too.
 ///
 /// Clones share leases.
 ///

@@ -52,7 +52,8 @@ impl Engine {
         Ok(Arc::new(Self { id, servers, prefix, budget, time, refusals: Arc::new(refusals) }))
     }
 
-    /// A request that was not sent is dropped with the future. Units taken by one that was sent stay taken.
+    /// Dropping the future also drops the request if it was not sent yet. Units taken by a request that was sent stay
+    /// taken.
     pub(super) fn call(&self, request: Request, deadline: Deadline) -> PendingReply {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
         self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
@@ -72,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Sends changes in order. Dropping the future cancels nothing, and an error keeps no other change from being sent.
+    /// Sends changes in order. Dropping the future cancels nothing. After an error, the other changes are still sent.
     pub(super) fn settle(&self, receipt: &Receipt, changes: &[Settlement]) -> Settling {
         if receipt.store() != self.id {
             return MaybeFuture::Ready(Ok(Vec::new()));
@@ -92,7 +93,7 @@ impl Engine {
 
     pub(super) fn refund_all(&self, receipt: &Receipt) {
         let change = Change::Refund(u64::MAX);
-        // Its counters may have units again.
+        // The counters of the receipt may have units again.
         receipt.items().iter().for_each(|taken| self.refusals.changed(&taken.counter, change));
         let all = |check| Settlement::new(check, change);
         let changes: SmallVec<[Settlement; 4]> = (0..receipt.items().len()).map(all).collect();
@@ -106,7 +107,7 @@ impl Engine {
         let runtime = || self.servers.settings().runtime.clone().or_else(|| Handle::try_current().ok());
         if let Some((mut late, runtime)) = late.and_then(|late| Some((late, runtime()?))) {
             let (engine, checks) = (Arc::clone(self), kept(checks));
-            // The task ends with the connection at the latest, which is read for a short time only.
+            // The task ends with the connection at the latest, and that connection is read for a short time only.
             runtime.spawn(async move {
                 let part = loop {
                     match late.await {

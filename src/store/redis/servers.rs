@@ -18,7 +18,7 @@ use super::pipeline::{Asking, Job, JobReply, NoReply, Server, Settings, SettledR
 use crate::core::Error;
 use crate::store::{BreakerState, Check};
 
-/// Beyond the timeout, a caller stops waiting for the store's own runtime, which may not run.
+/// Time after the timeout at which a caller stops waiting for the store's own runtime, because that may not run.
 const GRACE: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Servers {
         }
     }
 
-    /// Returns `true` if all keys are certainly in one slot, without hashing. On `false`, they may still be.
+    /// Returns `true` if all keys are certainly in one slot. Hashes no key, so on `false` they may be in one slot, too.
     pub(super) fn keep_together(&self, checks: &[Check]) -> bool {
         match self {
             Self::One(_) => true,
@@ -92,7 +92,8 @@ impl Servers {
         }))
     }
 
-    /// In order of the same runtime, and again while it was certainly not executed. The receiver may be dropped.
+    /// Sends a settlement after those of the same runtime, and again while it was certainly not executed. The receiver
+    /// may be dropped.
     pub(super) fn settle(&self, job: Box<Job>) -> Result<oneshot::Receiver<SettledReply>, Error> {
         match self {
             Self::One(server) => server.settle(job),

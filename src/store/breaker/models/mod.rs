@@ -1,8 +1,8 @@
 //! Models of breakers that are used by several threads at once, tried by loom in every order.
 //!
-//! `shared.rs` is compiled once more here, with loom's lock and atomics. The models claim what callers rely
-//! on whichever thread comes first: one probe an interval, one thread that opens or closes the
-//! breaker and sees that it did, no outcome lost, and none counted in a later round.
+//! `shared.rs` is compiled once more here, with loom's lock and atomics. Whichever thread comes first, the models check
+//! what callers rely on: there is one probe in an interval, exactly one thread opens or closes the breaker and learns
+//! that it did, no outcome is lost, and no outcome counts in a later round.
 
 use std::sync::Arc;
 
@@ -20,24 +20,24 @@ use shared::{Breaker, BreakerState, CallPermit, FIRST_WAIT_MS, MAX_IN_ROW, Recen
 #[path = "../shared.rs"]
 mod shared;
 
-/// What [`shared`] changes states with here.
+/// Loom's versions of the items by which [`shared`] changes states.
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     pub(super) use loom::sync::{Mutex, MutexGuard};
 }
 
-/// Takes a permit, which there has to be.
+/// Takes a permit. Panics if there is none.
 #[track_caller]
 fn acquire(breaker: &Breaker, now: u64) -> CallPermit {
     breaker.acquire(|| now).expect("a permit")
 }
 
-/// Makes so many calls that fail, one after the other.
+/// Makes this number of calls in sequence, all of which fail.
 fn fail(breaker: &Breaker, times: u64, now: u64) {
     (0..times).for_each(|_| _ = breaker.failed(acquire(breaker, now), now));
 }
 
-/// What a thread does with the breaker. Returns whether it has opened or closed it, or may probe.
+/// The work of a thread. Returns whether the thread has opened or closed the breaker, or may probe.
 type Part = Box<dyn FnOnce(&Breaker) -> bool>;
 
 fn part(part: impl FnOnce(&Breaker) -> bool + 'static) -> Part {
@@ -56,8 +56,8 @@ fn fails(permit: CallPermit, now: u64) -> Part {
     part(move |breaker| breaker.failed(permit, now).is_some())
 }
 
-/// Tries, in all orders with at most two switches away from threads that could go on, what threads do at once with a
-/// breaker that failed so often at 0, and what must hold then, by their results.
+/// Runs the threads concurrently, with a breaker that failed this number of times at 0. Tries all orders with at most
+/// two switches away from threads that could continue, and checks the results of the threads each time.
 fn explore<const N: usize>(
     failures: u64,
     parts: impl Fn(&Breaker) -> [Part; N] + Send + Sync + 'static,
@@ -80,8 +80,8 @@ fn count(results: &[bool]) -> usize {
     results.iter().filter(|result| **result).count()
 }
 
-/// A thread with an old time may lose to one with a later time, so one probe is enough in two intervals, and two are the
-/// most.
+/// A thread with an old time may lose to one with a later time. So in two intervals there is at least one probe, and at
+/// most two.
 #[test]
 fn one_of_those_who_come_in_one_interval_probes() {
     for (times, most) in [([50, 51, 52], 1), ([50, 60, 150], 2)] {
@@ -154,7 +154,8 @@ fn reports_of_an_earlier_round_change_nothing_whatever_the_later_one_does() {
     });
 }
 
-/// A thread that reports an early failure is held up while it opens, a probe succeeds, and a minute later it fails again.
+/// A thread that reports an early failure is delayed while the breaker opens, a probe succeeds, and a minute later the
+/// store fails again.
 #[test]
 fn failures_in_a_row_do_not_begin_before_the_last_reply() {
     let parts = |breaker: &Breaker| {
@@ -172,8 +173,8 @@ fn failures_in_a_row_do_not_begin_before_the_last_reply() {
     explore(0, parts, |breaker, _| assert_eq!(breaker.failing_since(), Some(60_000)));
 }
 
-/// A thread that closed it is held up before it notes the time, while others open and close it again: the later note
-/// stands.
+/// A thread that closed the breaker is delayed before it records the time, while other threads open and close the
+/// breaker again. The later record remains.
 #[test]
 fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
     let parts = |breaker: &Breaker| {
@@ -193,7 +194,7 @@ fn waits_grow_from_the_last_time_it_closed_whoever_reports_an_earlier_one() {
         [succeeds(acquire(breaker, 50), 60), later]
     };
     explore(MAX_IN_ROW, parts, |breaker, [_, closed_again]| {
-        // Once all have reported, the last one stands: it closed after two probes, or three.
+        // Once all threads have reported, the last record remains: the breaker closed after two or three probes.
         if closed_again {
             fail(breaker, MAX_IN_ROW, 2_002);
             assert!(breaker.next_probe(2_002).as_millis() >= 200);

@@ -1,4 +1,4 @@
-//! Tests of what counts as one failure, and of what is decided without a store, with tokio's clock paused.
+//! Tests, with tokio's clock paused, of how failures are counted and how requests are decided without a store.
 
 #[cfg(feature = "cluster")]
 mod servers;
@@ -42,7 +42,7 @@ impl Without {
         self.breaker.inner.state()
     }
 
-    /// Returns who decides in the end, after the store decided like this.
+    /// Returns the source of the decision, after the store returned this result.
     fn decide(&self, mut decided: Result<StoreDecision, Error>) -> Source {
         self.report(self.breaker.acquire().expect("a permit"), &decided);
         self.stand_in(&[check()], &mut decided);

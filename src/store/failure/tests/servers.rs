@@ -1,4 +1,4 @@
-//! Tests of stores with several servers, of which each has a breaker of its own.
+//! Tests of stores with several servers, each with its own breaker.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn partial_failure(next_probe: Duration, failing_since: Option<Instant>) -> Erro
     failure().for_one_server(Outage { next_probe, failing_since })
 }
 
-/// A layer that admits all for a second.
+/// A layer that allows all requests for a second.
 fn allowing() -> Without {
     Without::new(FailureRules { on_failure: OnFailure::Allow, allow_for: ms(1_000), ..FailureRules::default() })
 }
@@ -61,7 +61,7 @@ async fn failures_of_servers_that_reply_are_admitted_for_no_longer_than_outages_
     let fails = |since| without.decide(Err(partial_failure(ms(0), since)));
     for (failure, source) in (0..10).map(|_| Source::FailOpen).chain([Source::Fallback; 50]).enumerate() {
         assert_eq!(fails(None), source, "failure {failure}, each 100 ms");
-        // Other keys are served by the same server meanwhile.
+        // In between, the same server decides other keys.
         without.decide(Ok(decided_by_store(None)));
         advance(ms(100)).await;
     }

@@ -13,11 +13,12 @@ impl RedisStoreBuilder {
     ///
     /// Use it for credentials that expire: tokens of a cloud provider, or passwords that are rotated.
     ///
-    /// They replace the URL's user and password, on all nodes of a Cluster, and on the primary that sentinels name.
-    /// Sentinels use the credentials of their URLs. An open connection stays logged in. When the server closes it, the
-    /// next connection logs in with what the closure returns then. The closure may run concurrently for several nodes,
-    /// so cache a token that is shared. Its time counts as connecting ([`connect_timeout`](Self::connect_timeout)), and
-    /// its error is an error of the connection.
+    /// The credentials replace the URL's user and password, on all nodes of a Cluster, and on the primary that
+    /// sentinels name. Sentinels use the credentials of their URLs. An open connection stays logged in. When the server
+    /// closes the connection, the next connection logs in with the credentials that the closure returns then. The
+    /// closure may run concurrently for several nodes, so cache a token that is shared. The time of the closure counts
+    /// as connecting ([`connect_timeout`](Self::connect_timeout)), and an error of the closure is an error of the
+    /// connection.
     ///
     /// The closure runs in its own task on the runtime that connects, and must not block its thread. If it panics, the
     /// attempt fails with an error of the connection, and the next attempt calls it again.
@@ -62,7 +63,7 @@ impl RedisStoreBuilder {
     /// The closure receives the host and port of the URL, or the name of a Cluster's node or of the primary that
     /// sentinels name. Nothing is resolved before. Over `rediss://` the stream is then encrypted like any other. The
     /// closure's time counts as connecting ([`connect_timeout`](Self::connect_timeout)), and its error is an error of
-    /// the connection. With the URL of a Unix socket it is an error.
+    /// the connection. A closure together with the URL of a Unix socket is an error.
     ///
     /// The closure runs in its own task on the runtime that connects. Neither it nor reads and writes of the stream may
     /// block the thread. If the closure panics, the attempt fails with an error of the connection, and the next attempt
@@ -163,7 +164,7 @@ impl RedisStoreBuilder {
 
     /// Sets the client's certificate chain and private key, each as PEM.
     ///
-    /// The certificate is sent to servers that request one. Errors are as for
+    /// The store sends the certificate to servers that request one. Errors are as for
     /// [`root_certificates`](Self::root_certificates).
     pub fn client_certificate(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.tls.identity = Some((chain.into(), key.into()));

@@ -1,7 +1,7 @@
 //! Connecting, at once or with the first decision.
 //!
-//! Settings and URLs are checked before a store exists. Connecting at once includes the check of the servers' Lua. It
-//! takes at most four connect timeouts, after which it is an error with the address.
+//! Settings and URLs are checked before a store exists. Connecting at once includes the check of the servers' Lua.
+//! Connecting at once takes at most four connect timeouts. After that it returns an error with the address.
 
 use std::sync::Arc;
 #[cfg(feature = "sentinel")]
@@ -34,7 +34,7 @@ impl RedisStoreBuilder {
     ///
     /// # Permissions
     ///
-    /// A user of Redis's ACL needs no more than this, with the prefix as it is set:
+    /// A Redis ACL user needs only these rules, with the prefix of the store in place of `tollgate`:
     ///
     /// ```text
     /// ACL SETUSER limiter on >password ~tollgate:* +evalsha +eval +time +mget +set +setrange +del
@@ -65,12 +65,12 @@ impl RedisStoreBuilder {
     /// only while no later request is queued, and units of a part that timed out may stay taken.
     ///
     /// The store follows slots that move, also under load, and replicas that take over. While a slot moves, a request
-    /// with several policies over one key may fail for as long as some of their counters are on either node, or on none
+    /// with several policies over one key may fail for as long as the counters are on both nodes, or some do not exist
     /// yet. An unavailable primary fails the decisions for its slots, each within the timeout, and no others. After a
-    /// few failures its circuit breaker opens for a moment, and they fail at once (see
-    /// [`breakers`](RedisStore::breakers) and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed, it
-    /// refuses all decisions until a replica has taken over, unless its `cluster-require-full-coverage` is `no`. Counts
-    /// that were not replicated yet are lost then.
+    /// few failures the circuit breaker of the primary opens for a moment, and these decisions fail at once (see
+    /// [`breakers`](RedisStore::breakers) and [`OnFailure`](crate::OnFailure)). But once the Cluster has noticed the
+    /// outage, the Cluster fails all decisions until a replica has taken over, unless `cluster-require-full-coverage`
+    /// is `no`. The failover loses counts that were not replicated yet.
     ///
     /// # Errors
     ///
@@ -98,11 +98,11 @@ impl RedisStoreBuilder {
 
     /// Connects to the primary that Redis Sentinel knows by this name.
     ///
-    /// The URLs are those of the sentinels, as `redis://[user:password@]host:port`, with the sentinels' user and
-    /// password. Set the primary's with [`primary_credentials`](Self::primary_credentials) or a
-    /// [closure](Self::credentials).
+    /// The URLs are those of the sentinels, as `redis://[user:password@]host:port`, with the user and password for the
+    /// sentinels. Set the user and password for the primary with [`primary_credentials`](Self::primary_credentials) or
+    /// a [closure](Self::credentials).
     ///
-    /// After a failover one decision fails. The next ones are made by the new primary as soon as the sentinels name it.
+    /// After a failover one decision fails. The new primary makes the next decisions as soon as the sentinels name it.
     /// Counts that the old primary had not replicated yet are lost.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ impl RedisStoreBuilder {
     ///
     /// The pool opens its connections itself, and runs each in a separate task. So a decision takes one more hop
     /// between tasks than over a connection that [`connect`](Self::connect) opens. A lost connection is noticed only by
-    /// the first decisions or refunds sent on it, which are lost with it. A server that is not Redis is noticed by the
-    /// first decision, too. The store keeps the connections that it takes from the pool.
+    /// the first decisions or refunds sent on it, which are lost with it. The first decision also notices a server that
+    /// is not Redis. The store keeps the connections that it takes from the pool.
     ///
     /// # Examples
     ///

@@ -43,7 +43,7 @@ const MAX_CONNECTIONS: usize = 65_536;
 /// | [`deny_cache_capacity`](Self::deny_cache_capacity) | 100,000 denials | at least 1 |
 ///
 /// Settings are checked when the store is made. A value out of bounds is an error of `connect` and the other methods
-/// that make one, for which [`Error::is_invalid`](crate::Error::is_invalid) is true.
+/// that make a store, for which [`Error::is_invalid`](crate::Error::is_invalid) is true.
 ///
 /// # Examples
 ///
@@ -133,9 +133,9 @@ impl RedisStoreBuilder {
 
     /// Sets the maximum number of calls in flight on a connection, instead of 2: 1 to 16.
     ///
-    /// Decisions made while that many are in flight wait, and share the next call. With one call in flight, concurrent
-    /// decisions are up to half a round trip later, and larger batches save the server some work. With more than two,
-    /// batches are smaller.
+    /// While that many calls are in flight, further decisions wait and share the next call. With one call in flight,
+    /// concurrent decisions are up to half a round trip later, and larger batches save the server some work. With more
+    /// than two, batches are smaller.
     pub fn calls_in_flight(mut self, calls: usize) -> Self {
         self.calls.in_flight = calls;
         self
@@ -171,7 +171,7 @@ impl RedisStoreBuilder {
 
     /// Sets the timeout of connecting to a server, instead of 500 ms.
     ///
-    /// With sentinels, which are called first, the limit is eight times as long. The check that a new server's Lua
+    /// With sentinels, which are called first, the timeout is eight times as long. The check that a new server's Lua
     /// arithmetic is that of Redis may then take twice this time. Zero is an error.
     ///
     /// A decision does not wait longer than its timeout for a connection. Connecting continues after that.
@@ -182,7 +182,7 @@ impl RedisStoreBuilder {
 
     /// Sets the maximum TTL of a cached denial, instead of 1 s: see [`DenyCache`](crate::store::DenyCache).
     ///
-    /// A refund or a reset by another process may go unnoticed for so long. Zero is an error: use
+    /// A refund or a reset by another process may go unnoticed for that long. Zero is an error: use
     /// [`without_deny_cache`](Self::without_deny_cache).
     pub fn deny_cache_max_ttl(self, cap: Duration) -> Self {
         Self { deny_cache: self.deny_cache.max_ttl(cap), sets_deny_cache: true, ..self }
@@ -230,7 +230,8 @@ impl RedisStoreBuilder {
 
     /// Makes decisions at the time of a clock, its [`wall`](Clock::wall), instead of the server's `TIME`.
     ///
-    /// This is for tests: keys still expire by the server's time, and processes whose clocks differ do not count alike.
+    /// Use it only in tests, because keys still expire by the server's time, and processes whose clocks differ do not
+    /// count alike.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(clock);
         let shared = Arc::clone(&clock);
@@ -241,10 +242,10 @@ impl RedisStoreBuilder {
     /// Connects and receives in this runtime, whichever runtime makes decisions.
     ///
     /// Otherwise each runtime that makes decisions has its own connection, whose replies are not read while handlers
-    /// keep all of the runtime's threads busy. If your handlers do so, set a runtime that does nothing else. Then busy
-    /// handlers delay no decision, at the price of a hop between threads for each. Both runtimes must have their I/O
-    /// and time drivers enabled. Once the set runtime has shut down, decisions fail. While its threads do not run,
-    /// decisions fail within their timeout.
+    /// keep all of the runtime's threads busy. If your handlers keep all threads busy, set a runtime that does nothing
+    /// else. Then busy handlers delay no decision, but each decision costs a hop between threads. Both runtimes must
+    /// have their I/O and time drivers enabled. Once the set runtime has shut down, decisions fail. While its threads
+    /// do not run, decisions fail within their timeout.
     ///
     /// # Examples
     ///

@@ -62,7 +62,7 @@ impl Cluster {
 
     pub(in crate::store::redis) async fn prepare(self: &Arc<Self>) -> Result<(), Error> {
         let limit = self.longest_look();
-        // It is `None` only if another refresh was made, which a new store has not.
+        // It is `None` only after another refresh, and a new store has made none.
         let Some(look) = self.looks.begin() else { return Ok(()) };
         let looked = self.look(&look, None, limit).await;
         look.end(looked.is_ok());

@@ -30,7 +30,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Parses `host:port` of a redirection. An empty host is the host of `from`. `?` is unknown to the node: `None`.
+    /// Parses `host:port` of a redirection. An empty host is the host of `from`. `None` for `?`, unknown to the node.
     pub(super) fn read(text: &str, from: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         Self::named(host, port.parse().ok()?, from)
@@ -70,7 +70,7 @@ impl Primary {
         Self { address, breaker }
     }
 
-    /// The caller must [report](Self::report) the outcome. The error of an open breaker has the outage.
+    /// The caller must [report](Self::report) the outcome. The error of an open breaker contains the outage.
     pub(super) fn acquire(&self) -> Result<CallPermit, Error> {
         self.breaker.acquire().ok_or_else(|| self.breaker_error())
     }

@@ -27,7 +27,7 @@ use crate::store::redis::pipeline::{
 };
 use crate::store::redis::wire::Way;
 
-/// Pause before a request is sent again whose keys are on both nodes of a moving slot.
+/// Pause before a request is sent again if its keys are on both nodes of a moving slot.
 const SLOT_PAUSE: Duration = Duration::from_millis(10);
 
 /// Bounds the redirections between nodes that disagree.
@@ -258,7 +258,7 @@ impl Watch for PrimaryWatch {
         match settlement.cause.take().map(|cause| cluster.follow(&self.primary.address, &cause, &mut settlement.job)) {
             Some(Follow::To(other)) => next = Some(other),
             Some(Follow::Owner | Follow::Later) => {}
-            // It was unreachable, or cannot decide now. Another primary may have its slots.
+            // The node was unreachable, or cannot decide now. Another primary may have its slots.
             Some(Follow::Nobody) | None => cluster.look_again(Some(&self.primary.address)),
         }
         let next = next.or_else(|| cluster.owner(settlement.job.slot)).or_else(|| cluster.known(&self.primary.address));

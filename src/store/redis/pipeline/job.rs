@@ -182,7 +182,7 @@ pub(in crate::store::redis) struct Timeout {
     pub(in crate::store::redis) began: Instant,
     /// The whole timeout, at most one year. A server that is silent for so long is unavailable.
     pub(in crate::store::redis) budget: Duration,
-    /// When the reply is needed no more: at the deadline, the end of the timeout, or later for a settlement.
+    /// Time after which the reply is not needed: the deadline, the end of the timeout, or later for a settlement.
     pub(in crate::store::redis) until: Instant,
 }
 
@@ -237,7 +237,7 @@ pub(in crate::store::redis) trait Watch: Send + Sync {
 
 pub(super) type SharedWatch = Arc<dyn Watch>;
 
-/// Waits for a pause first, which the end of the runtime cuts short.
+/// First waits for a pause. The end of the runtime ends the pause early.
 pub(super) fn settle_later(watch: &Arc<dyn Watch>, runtime: &Handle, unsettled: Vec<Unsettled>) {
     let hops = unsettled.iter().map(|unsettled| unsettled.job.hops).min().unwrap_or_default();
     let pause = PAUSE.saturating_mul(1 << hops.min(10)).min(MAX_PAUSE);
@@ -263,7 +263,7 @@ pub(super) fn settle_again(watch: &dyn Watch, unsettled: Vec<Unsettled>) {
     }
 }
 
-/// Settlements to send again on drop, which is also how the end of a runtime sends them.
+/// Settlements that are sent again on drop, because the end of a runtime drops them.
 struct Later {
     unsettled: Vec<Unsettled>,
     watch: Arc<dyn Watch>,

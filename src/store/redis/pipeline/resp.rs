@@ -1,7 +1,7 @@
 //! Framing of replies in RESP, by <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 //!
-//! Only strings, which scripts return, are parsed here. For other values this finds the end, and the redis crate parses
-//! them. A connection of an application's pool is a stream of the same bytes: [`Pooled`].
+//! Only strings, which scripts return, are parsed here. For other values this module only finds the end, and the redis
+//! crate parses them. A connection of an application's pool is a stream of the same bytes: [`Pooled`].
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,11 +20,11 @@ pub(super) enum Reply<'a> {
     Bytes(&'a [u8]),
     Error(RedisError),
     Other(Value),
-    /// A message that the server pushed, which replies to nothing.
+    /// A message that the server pushed. It is not the reply to a command.
     Pushed,
 }
 
-/// The received bytes are no reply to what was sent.
+/// The received bytes are not a reply to the sent commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OutOfStep;
 

@@ -18,7 +18,7 @@ use crate::core::error::Kind;
 use crate::core::{Error, Lines};
 use crate::store::redis::connections::{ConnSource, Link};
 
-/// A bound because settlements wait through outages and would fill the memory.
+/// Bounded because settlements wait through outages and would fill the memory.
 const MAX_SETTLEMENTS: usize = 4_096;
 
 pub(in crate::store::redis) struct Server {

@@ -1,8 +1,8 @@
 //! The two halves of a stream: callers write to one, and the task reads the other.
 //!
 //! A TCP socket has separate halves. Every other stream (TLS, a Unix socket, or an application's dialer) is behind a
-//! lock, and registers only the waker of the task. So the task finishes what the stream does not take or keeps back,
-//! such as a part of a TLS record.
+//! lock, and registers only the waker of the task. So the task writes the bytes that the stream does not take, and
+//! flushes the bytes that the stream keeps back, such as a part of a TLS record.
 
 use std::io;
 use std::pin::Pin;
@@ -107,7 +107,7 @@ impl Socket {
 
     pub(super) fn is_quiet(&self) -> bool {
         match self {
-            // Without a system call: it is an error if the socket is known to have nothing to read.
+            // Makes no system call, because `try_io` fails if the socket is known to have nothing to read.
             Self::Tcp(half) => half.as_ref().try_io(Interest::READABLE, || Ok(())).is_err(),
             Self::Other(locked) => locked.is_quiet(),
         }
@@ -131,7 +131,7 @@ impl SharedStream {
     fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut cx = Context::from_waker(&self.waker);
         let ReadAhead { stream, .. } = &mut *lock(&self.stream);
-        // First, because the write may wake the task.
+        // Set before the write, because the write may wake the task.
         self.task.is_full.store(true, Ordering::Release);
         let written = match Pin::new(&mut *stream).poll_write(&mut cx, bytes) {
             Poll::Ready(written) => written?,

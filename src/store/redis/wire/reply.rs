@@ -122,7 +122,7 @@ impl ReplyPart {
         self.now_us
     }
 
-    /// `whole` is whether the request required the whole log.
+    /// `whole` is `true` if the request required the whole log.
     fn next(&mut self, quota: &Quota, whole: bool) -> Option<DecodedState> {
         let flag = *self.flags.get(self.read.0)?;
         self.read.0 += 1;

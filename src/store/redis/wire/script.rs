@@ -108,7 +108,7 @@ mod tests {
     fn every_lua_file_is_part_of_a_script() {
         for entry in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua")).expect("the crate has Lua files") {
             let name = entry.expect("it can be read").file_name().into_string().expect("its name is ASCII");
-            // The other one only checks whether a server's Lua is that of Redis.
+            // The other script only checks if a server's Lua calculates like the Lua of Redis.
             let Some(name) = name.strip_suffix(".lua").filter(|name| *name != "check") else { continue };
             assert!(FILES.iter().any(|(known, _)| *known == name), "FILES has not {name}");
         }

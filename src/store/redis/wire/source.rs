@@ -4,9 +4,9 @@
 //! reference to each outer name that it uses. So a script has only the statements that it needs, and constants are
 //! inlined.
 //!
-//! The parser knows little of Lua. It relies on the format of the files: every top-level statement begins with `local`
-//! at the start of a line, a name is defined before it is used, constants are in capitals on one line, and a table of
-//! functions has one entry per line.
+//! The parser does not parse all of Lua. It relies on the format of the files: every top-level statement begins with
+//! `local` at the start of a line, a name is defined before it is used, constants are in capitals on one line, and a
+//! table of functions has one entry per line.
 //!
 //! The needs of a call are its algorithms and its entry. They are a set of bits, so that the needs of many requests are
 //! joined cheaply, and the number of scripts is bounded:

@@ -1,12 +1,12 @@
 //! Models of callers that write by themselves and of the task beside them, tried by loom in every order.
 //!
-//! `queue.rs` and `pipe.rs` are compiled once more here, with loom's locks. All else is as simple as can be: a request is
-//! a number, a command is a count and so many numbers, and the server behind a socket replies to each whole command at
-//! once. [`ModelTask`] does what that of `task.rs` does.
+//! `queue.rs` and `pipe.rs` are compiled once more here, with loom's locks. Everything else is as simple as possible. A
+//! request is a number, a command is a count and that many numbers, and the server behind a socket replies to each
+//! whole command at once. [`ModelTask`] does the work of the task in `task.rs`.
 //!
-//! The models claim what callers rely on, whoever writes when and whatever comes between: all of them end, no request
-//! reaches a server twice, none fails that surely was not sent, and nothing is left in the queue. Mostly one round
-//! may be in flight, so that one of two callers has to wait.
+//! The models check what callers rely on, in every order of writes and other events: every call ends, no request
+//! reaches a server twice, no request fails that was certainly not sent, and nothing is left in the queue. In most
+//! models, one round may be in flight, so that one of two callers has to wait.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -49,7 +49,7 @@ mod resp {
     pub(super) use super::super::resp::*;
 }
 
-/// What [`queue`] and [`pipe`] share threads by here.
+/// Loom's versions of the items by which [`queue`] and [`pipe`] synchronize threads.
 mod sync {
     pub(super) use loom::sync::{Mutex, MutexGuard};
     pub(super) use std::sync::Arc;
@@ -79,12 +79,12 @@ mod calls {
     #[derive(Default)]
     pub(super) struct Known {}
 
-    /// Makes commands of a round: one of all its requests.
+    /// Makes one command of all requests of a round.
     pub(super) fn calls(ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
         smallvec![Command::new(ids, entries)]
     }
 
-    /// Appends a command as it is sent.
+    /// Appends a command in the form in which it is sent.
     pub(super) fn encode(command: &mut Command, entries: &Entries, _: &Settings, _: &mut Known, out: &mut Vec<u8>) {
         out.push(super::byte(command.ids.len()));
         out.extend(command.ids.iter().map(|id| super::number(&entries[*id].job)));
@@ -108,25 +108,25 @@ mod socket {
         takes: Takes,
     }
 
-    /// What a socket takes.
+    /// The bytes that a socket takes.
     #[derive(Clone, Copy, Debug)]
     pub(super) enum Takes {
         All,
         /// Nothing the first time, and then a byte at a time.
         Little,
         Nothing,
-        /// All, and the server has ended it before.
+        /// All bytes, although the server has already ended the connection.
         Ended,
     }
 
     #[derive(Default)]
     struct Stream {
         bytes: Vec<u8>,
-        /// How many of them were replied to.
+        /// Number of commands that have a reply.
         replied: usize,
         was_full: bool,
         has_ended: bool,
-        /// Whether it was written to after that.
+        /// Whether bytes were written after the end.
         is_reset: bool,
         /// The waker of the task.
         reader: Option<Waker>,
@@ -172,12 +172,12 @@ mod socket {
             !self.lock().has_ended
         }
 
-        /// Ends it as the server does.
+        /// Ends the connection in the way the server does.
         pub(super) fn end(&self) {
             self.lock().has_ended = true;
         }
 
-        /// Reads the next reply, which is the command; nothing once it has ended.
+        /// Reads the next reply, which is the command. Reads nothing after the end of the connection.
         pub(super) fn poll_read(&self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
             let mut stream = self.lock();
             if stream.has_ended {
@@ -191,7 +191,7 @@ mod socket {
             Poll::Pending
         }
 
-        /// Returns the numbers of all whole commands that the server has got.
+        /// Returns the numbers in all whole commands that the server has received.
         pub(super) fn received(&self) -> Vec<i64> {
             let (stream, mut received) = (self.lock(), Vec::new());
             let mut bytes = &stream.bytes[..];
@@ -203,14 +203,14 @@ mod socket {
         }
     }
 
-    /// Returns the numbers of the first command, if that is whole.
+    /// Returns the numbers in the first command, if the command is whole.
     fn next(bytes: &[u8]) -> Option<&[u8]> {
         let (count, numbers) = bytes.split_first()?;
         numbers.get(..usize::from(*count))
     }
 }
 
-/// Counts settlements that are to be sent again elsewhere.
+/// Counts settlements that have to be sent again on another connection.
 #[derive(Default)]
 struct Handed(AtomicUsize);
 
@@ -221,7 +221,7 @@ impl Watch for Handed {
     }
 }
 
-/// The request of a number.
+/// The request with this number.
 fn request(number: u8) -> Box<Job> {
     Job::command(Cmd::new(), None, Timeout::new(Duration::from_secs(60)), number.into())
 }
@@ -234,25 +234,25 @@ fn byte(number: usize) -> u8 {
     number.try_into().expect("it is small")
 }
 
-/// What happens to a connection, besides that it is used.
+/// Event of a connection, other than its use.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Nothing,
-    /// The server ends it.
+    /// The server ends the connection.
     Ends,
-    /// The task gives it up, and the server goes on.
+    /// The task gives the connection up, and the server continues.
     IsReplaced,
     /// The runtime ends.
     Stops,
 }
 
-/// What drives connections, as that of `task.rs` does.
+/// Drives connections like the task in `task.rs`.
 struct ModelTask {
     pipe: Arc<Pipe>,
     socket: Option<Arc<Socket>>,
-    /// Those of later connections.
+    /// Sockets of later connections.
     others: VecDeque<Arc<Socket>>,
-    /// What happens to the first one, and before which turn of the task.
+    /// The event of the first connection, and the turn of the task that it precedes.
     event: Event,
     turn: usize,
 }
@@ -360,7 +360,7 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
     }
 }
 
-/// Polls once, and will not be woken.
+/// Polls once, with a waker that does nothing.
 fn poll(asking: &mut Asking) {
     let mut cx = Context::from_waker(Waker::noop());
     assert!(Pin::new(asking).poll(&mut cx).is_pending());
@@ -369,18 +369,18 @@ fn poll(asking: &mut Asking) {
 /// Two callers, a task, and connections.
 #[derive(Clone, Copy)]
 struct Model {
-    /// The most switches away from threads that could go on.
+    /// Maximum number of switches away from threads that could continue.
     switches: usize,
     /// One for each connection.
     takes: &'static [Takes],
     event: Event,
-    /// How often the task has its turn before.
+    /// Number of turns that the task has before the others run.
     turns: usize,
     batch_size: usize,
     in_flight: usize,
-    /// Whether the first caller has asked before all others run.
+    /// Whether the first caller makes its request before all others run.
     is_early: bool,
-    /// How many requests the second one has, one after the other, and whether it leaves them.
+    /// Number of requests that the second caller makes in sequence, and whether it drops them.
     requests: u8,
     leaves: bool,
 }
@@ -401,7 +401,7 @@ const USED: Model = Model {
 /// A connection that is lost, and the next one.
 const LOST: Model = Model { takes: &[Takes::All, Takes::All], ..USED };
 
-/// The same, where the first one takes nothing of what was asked before.
+/// The same, but the first connection takes no bytes of earlier requests.
 const UNSENT: Model = Model { takes: &[Takes::Nothing, Takes::All], is_early: true, ..USED };
 
 impl Model {
@@ -425,7 +425,7 @@ impl Model {
         {
             let mut queue = pipe.lock();
             queue.line = socket.clone().map_or(Line::Down, Line::Socket);
-            // Else the first caller would wake the task for its timer, whatever becomes of its request.
+            // Otherwise the first caller would wake the task for its timer, whatever the result of its request.
             queue.armed = Some(Instant::now());
         }
         let asking = |number| Asking::new(Arc::clone(&pipe), request(number));
@@ -454,7 +454,7 @@ impl Model {
                     replies.fetch_add(1, Ordering::Relaxed);
                 }
                 Err(NoReply { error, late: None, refused: None }) => {
-                    // One whose server has ended may be lost on its way.
+                    // A command may be lost on the way if the server has ended the connection.
                     assert!(times(number) == 1 || !matches!(self.event, Event::IsReplaced), "it was not sent: {error}");
                     errors.fetch_add(1, Ordering::Relaxed);
                 }
@@ -464,7 +464,7 @@ impl Model {
         let mut queue = pipe.lock();
         assert!(queue.is_idle());
         (queue.line, queue.end) = (Line::Connecting, None);
-        // As many entries as there were requests can be had again.
+        // The queue can give out as many entries again as there were requests.
         for _ in 0..=self.requests {
             let (id, _) = queue.ask(request(0), Waker::noop()).expect("there is room");
             assert!(id <= self.requests.into(), "an entry is left");
@@ -503,7 +503,8 @@ fn what_surely_was_not_sent_is_sent_on_the_next_connection() {
     }
 }
 
-/// Who has not launched yet waits for the next connection; who has is told of the loss, and is not sent again.
+/// A request that was not launched waits for the next connection. A launched request fails with the loss, and is not
+/// sent again.
 #[test]
 fn a_connection_that_is_lost_under_writers_leaves_none_waiting() {
     for turns in [0, 1] {
