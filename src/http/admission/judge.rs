@@ -1,11 +1,12 @@
 //! Resolution of one policy for one request.
 //!
-//! The order of steps is a promise: scope (method, route, `when`), deny and allow lists of addresses, the key, deny and
-//! allow lists of keys, the quota of the key. So a denied address is denied whatever its key. An allowed address needs
-//! no key and is not counted, but a denied key is denied even then. Closures for costs and tiers run before the key is
-//! extracted, and not for requests that cannot be counted.
+//! The order of steps is guaranteed: the scope (method, route, `when`), the deny and allow lists of addresses, the key,
+//! the deny and allow lists of keys, and then the quota of the key. So a denied address is denied with any key. An
+//! allowed address needs no key and is not counted, but a denied key is denied even from an allowed address. Closures
+//! for costs and tiers run before the key is extracted. They do not run for requests that cannot be counted.
 //!
-//! After a lookup the resolution continues without the head of the request, because the inner service has it by then.
+//! After a lookup, the resolution continues without the head of the request, because the head is part of the inner
+//! service's request by then.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub(crate) struct PolicyResolver<'a> {
     place: usize,
     /// `None` after a lookup.
     parts: Option<&'a Parts>,
-    /// `true` if it logs set-up mistakes that the request reveals.
+    /// `true` if the set-up mistakes that the request reveals are logged.
     warns: bool,
 }
 
@@ -54,13 +55,14 @@ impl<'a> PolicyResolver<'a> {
         if mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
     }
 
-    /// Resolves for a status request, at cost 0 and whatever the scope.
+    /// Resolves the policy for a status request, at cost 0 and in any scope.
     pub(crate) fn resolve_look(gate: &'a Arc<LayerState>, place: usize, parts: &'a Parts) -> Resolved {
         let judge = Self { parts: Some(parts), ..Self::without_parts(gate, place) };
         judge.judge(parts, Terms::ALL, |_| Ok(0))
     }
 
-    /// Resolves to a peek at a ban that holds on the whole layer. No closure of the policy runs.
+    /// Resolves to a peek at the ban, if the ban applies to the whole layer. Closures for costs, tiers and reserves do
+    /// not run.
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
@@ -105,7 +107,7 @@ impl<'a> PolicyResolver<'a> {
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
-            // A preflight costs nothing, and must not cause lookups unless its key can get it denied.
+            // A request that is not counted, such as a preflight, causes no lookup unless its key can get it denied.
             MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
@@ -130,7 +132,7 @@ impl<'a> PolicyResolver<'a> {
         address.map(|address| list.has_address(address))
     }
 
-    /// A present part of a joined key that is on the deny list denies a request even without the whole key. A request
+    /// If a part of a joined key is on the deny list, the request is denied even if another part is missing. A request
     /// that is not counted, such as a preflight, can be denied but never becomes a check.
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
@@ -177,7 +179,7 @@ impl<'a> PolicyResolver<'a> {
         if keyless.ambiguous_cost {
             return self.ambiguous_cost(keyless);
         }
-        // A ban belongs to the key, whatever its quota.
+        // A peek at a ban needs no tier, because a ban belongs to the key and not to its quota.
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
         let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
         let offered = || {
@@ -202,7 +204,7 @@ impl<'a> PolicyResolver<'a> {
         }
     }
 
-    /// Resolves a policy whose key lookup failed, by the layer's [`OnFailure`].
+    /// Resolves a policy after its key lookup failed, according to the layer's [`OnFailure`].
     ///
     /// | rule | the policy denies missing keys or some values | any other policy |
     /// | --- | --- | --- |
@@ -257,8 +259,9 @@ impl<'a> PolicyResolver<'a> {
 }
 
 impl PolicyResolver<'_> {
-    /// If the key contains the client's address, the requests of one address share a counter. Otherwise all
-    /// ambiguous requests share one. A deny list of values denies the request, because any of them may be the client's.
+    /// If the key contains the client's address, the requests of one address share a counter. Otherwise all ambiguous
+    /// requests share one counter. A deny list of values denies the request, because each value on the list may be the
+    /// client's.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
@@ -268,7 +271,8 @@ impl PolicyResolver<'_> {
         if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
     }
 
-    /// Treats the cost as an ambiguous key, unless the policy bans keys, because no client may escape its ban.
+    /// Treats an ambiguous cost as an ambiguous key. If the policy bans keys, the request is denied instead, because no
+    /// client may escape its ban.
     fn ambiguous_cost(self, keyless: Keyless) -> Resolved {
         self.note_ambiguous("a request has an ambiguous cost");
         if self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {
@@ -299,7 +303,7 @@ impl PolicyResolver<'_> {
         let Some((list, parts)) = list.zip(self.parts) else { return false };
         key::parts(self.policy.extractor()).into_iter().any(|part| match part.extract(parts) {
             MaybeFuture::Ready(found) => found.into_key().is_ok_and(|(key, _)| list.has_key(&key)),
-            // The key would have to be looked up.
+            // This part would need a lookup.
             MaybeFuture::Pending(_) => false,
         })
     }

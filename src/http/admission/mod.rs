@@ -1,10 +1,11 @@
 //! Admission of a request, by one decision over all policies that apply to it.
 //!
-//! Each policy is [resolved](Resolved): it does not apply, denies the request by its key, is a check, or has a key or a
-//! quota to look up first. The first denial ends it. The checks then go to the store as one call.
+//! First, each policy is [resolved](Resolved): it does not apply, it denies the request by its key, it becomes a check,
+//! or it needs a lookup of its key or its quota. The first denial ends the admission. Then one call sends all checks to
+//! the store.
 //!
-//! Nothing is looked up before all policies have been resolved by the head alone, so a request that a later policy
-//! denies costs no lookup. Nothing is taken before all lookups have finished.
+//! No lookup starts before all policies have been resolved by the head alone, so a request that a later policy denies
+//! causes no lookup. No units are taken before all lookups have finished.
 
 mod judge;
 mod resolved;
@@ -30,11 +31,12 @@ use crate::telemetry::Timer;
 pub(crate) type AdmissionResult = Result<Admitted, Refusal>;
 
 pub(crate) enum Admission {
-    /// `None` once it was returned.
+    /// `None` after the result was returned.
     Known(Option<AdmissionResult>),
-    /// If it is dropped, the store may still take the units, and they stay taken. `timer` runs since the call.
+    /// If the admission is dropped, the store may still take the units, and they stay taken. `timer` started with the
+    /// call.
     Deciding { call: Call, places: Places, timer: Timer },
-    /// If it is dropped during lookups, nothing is taken, and the lookups continue.
+    /// If the admission is dropped during lookups, nothing is taken, and the lookups continue.
     Resolving(Pin<Box<dyn Future<Output = AdmissionResult> + Send>>),
 }
 
@@ -101,7 +103,7 @@ fn counts(decision: &Decision, policy: &Policy) -> bool {
     decision.outcomes().iter().any(|outcome| !outcome.is_hidden() && outcome.policy() == policy.name())
 }
 
-/// Leaves out policies that have counted the request `outside`. Stops at the first denial.
+/// Skips policies that have counted the request in an outer layer (`outside`). Stops at the first denial.
 fn resolve(
     gate: &Arc<LayerState>,
     parts: &Parts,
@@ -135,10 +137,10 @@ fn resolve(
     Ok(lacking)
 }
 
-/// The keys that a request lacks, so that perhaps nothing limits it.
+/// The missing key of a request, and whether anything else limits the request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lacking {
-    /// First policy whose key is missing, unless this is declared as intended.
+    /// First policy whose key is missing, unless the policy sets `MissingKey::Skip` itself.
     policy: Option<usize>,
     is_limited: bool,
 }
@@ -154,7 +156,8 @@ impl Lacking {
         }
     }
 
-    /// A peek at a ban limits nothing, nor does shadow mode, unless the policy is in it as well.
+    /// A peek at a ban limits nothing. A check in shadow mode limits nothing, unless the policy without a key is in
+    /// shadow mode too.
     fn warn_unless_limited(self, gate: &LayerState, checks: &[Check]) {
         let Some(place) = self.policy.filter(|_| !self.is_limited) else { return };
         let mode = gate.policies[place].rule().mode();
@@ -187,7 +190,7 @@ impl PendingCheck for PendingPolicy {
                 }
             };
             match resolved {
-                // After a key, its quota may have to be looked up.
+                // After the key, its quota may need a lookup too.
                 Resolved::Waiting(next) => (self.keyless, self.stage) = (next.keyless, next.stage),
                 Resolved::Check(check) => {
                     self.skipped = check.is_only_for_ban().then_some(Skip::Scope);
@@ -225,7 +228,7 @@ fn verdict(
         }
     };
     if let Some(refused) = gate.refusal_of(&decided) {
-        // A request of a layer that counts other units takes nothing.
+        // Nothing needs a refund, because a request takes nothing from a layer that counts other units.
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));

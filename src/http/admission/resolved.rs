@@ -1,7 +1,7 @@
 //! Results of resolving one policy for one request, and the state of a policy whose lookup is not finished.
 //!
 //! A policy resolves at once if its key and its quota follow from the head of the request. Otherwise it becomes a
-//! [`PendingPolicy`], which owns all that it needs, because the head moves into the inner service's request.
+//! [`PendingPolicy`], which owns all its data, because the head moves into the inner service's request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -65,14 +65,14 @@ impl Resolved {
     }
 }
 
-/// The only data of a request's head during a lookup: cost, tier and reserve are computed before.
+/// All data that a lookup keeps of a request's head. Cost, tier and reserve are computed before the lookup.
 #[derive(Clone)]
 pub(super) struct Keyless {
     pub(super) draft: CheckDraft,
     pub(super) terms: Terms,
     pub(super) uncounted: Skip,
     pub(super) ambiguous_cost: bool,
-    /// `true` if a part of its key is on the deny list, and another part has to be looked up.
+    /// `true` if a part of the key is on the deny list, and another part needs a lookup.
     pub(super) denied_part: bool,
 }
 

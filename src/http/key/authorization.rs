@@ -1,8 +1,8 @@
 //! Credentials in the `Authorization` header: the [bearer token](https://www.rfc-editor.org/rfc/rfc6750#section-2.1),
 //! and the [user name of basic authentication](https://www.rfc-editor.org/rfc/rfc7617).
 //!
-//! Applications differ in which of several lines they read, and proxies join lines with commas. So there is one result
-//! only where every reader would see the same one. Nothing here verifies credentials: they only identify the sender.
+//! Applications differ in which of several lines they read, and proxies join lines with commas. So there is a result
+//! only if every application would read the same one. Nothing here verifies credentials: they only identify the sender.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -25,8 +25,8 @@ pub(super) struct Bearer;
 /// Identifies clients by the token of `Authorization: Bearer`. Only a hash of the token leaves the process.
 ///
 /// A request without the header, or with another scheme, has no key. An empty token is a value like any other. A token
-/// with white space, a comma or characters outside of ASCII is [ambiguous](Extracted::Ambiguous). So is a token beside
-/// another `Authorization` line that differs.
+/// with white space, a comma or characters outside of ASCII is [ambiguous](Extracted::Ambiguous). A token is also
+/// ambiguous if another `Authorization` line differs.
 ///
 /// The client chooses the token: each invented token starts its own counter, unless an outer layer has verified it.
 ///
@@ -67,10 +67,12 @@ pub(super) fn token(parts: &Parts) -> Result<Option<&[u8]>, Ambiguous> {
 
 /// Returns the credentials of a scheme. The case of the scheme is ignored.
 ///
-/// Several lines are ambiguous if one has the scheme and another differs from it, unless one of them is picked:
-/// applications read the first line, the last one or neither. So are credentials with white space or a comma inside,
-/// which may be joined lines, credentials after another scheme in their line, and credentials with non-ASCII characters
-/// around them, which may be white space to applications.
+/// Several lines are ambiguous if one has the scheme and another line differs, unless `pick` selects a line, because
+/// applications read the first line, the last line or neither. Credentials are also ambiguous
+///
+/// - with white space or a comma inside, because they may be joined lines,
+/// - after another scheme in the same line,
+/// - with non-ASCII characters around them, because applications may treat these as white space.
 fn credentials<'a>(parts: &'a Parts, scheme: &str, pick: Pick) -> Result<Option<&'a [u8]>, Ambiguous> {
     let lines = || lines(&parts.headers, AUTHORIZATION);
     // A proxy may have joined lines.

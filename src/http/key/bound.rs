@@ -8,7 +8,8 @@ use super::extractor::Joined;
 use super::lookup::KeyLookup;
 use crate::core::Error;
 
-/// Fills the settings that an address key leaves open from the layer's client. Fails if they contradict each other.
+/// Fills the settings that an address key leaves open from the layer's client. Fails if the key and the client
+/// contradict each other.
 pub(crate) fn bound(key: &Arc<dyn KeyExtractor>, layer: &ClientIp) -> Result<Arc<dyn KeyExtractor>, Error> {
     let any: &dyn Any = &**key;
     if let Some(client) = any.downcast_ref::<ClientIp>() {

@@ -1,7 +1,7 @@
 //! The client's address, also behind trusted proxies.
 //!
 //! The client is the first hop that is not a trusted proxy. The invariant: no header is read unless the peer is
-//! trusted, and nothing is read to the left of a hop that is not trusted, so no client chooses its own address.
+//! trusted, and nothing is read to the left of a hop that is not trusted. So no client can choose its own address.
 
 use std::net::IpAddr;
 
@@ -46,17 +46,18 @@ pub struct ClientIp {
 ///
 /// In a layer, settings that are left out here default to [`RateLimitLayer::client`](crate::RateLimitLayer::client),
 /// where the proxies of all policies are configured. If the layer has such settings, it does not build with a key that
-/// trusts other proxies or reads another header.
+/// trusts different proxies or reads a different header.
 ///
 /// Behind proxies, configure the ones you trust: by their networks ([`trusted_proxies`](ClientIp::trusted_proxies)), or
 /// by how many there are ([`trusted_hops`](ClientIp::trusted_hops)). The addresses in `X-Forwarded-For` are then read
 /// from right to left. Starting with the peer, each trusted proxy vouches for the next address to the left. The first
-/// address that is not a trusted proxy's is the client's. If all are trusted proxies, the leftmost address is the
-/// client's. Text that the client itself writes into the header is further to the left, and is never reached:
+/// address that does not belong to a trusted proxy is the client's. If all addresses belong to trusted proxies, the
+/// leftmost address is the client's. Text that the client itself writes into the header is further to the left, so it
+/// is never reached. More rules:
 ///
 /// - The headers of a peer that is not trusted are ignored.
-/// - A hop that is not an address ends the chain, and so does the 65th: the client is then the last address before it,
-///   which is a proxy's.
+/// - A hop that is not an address ends the chain, and so does the 65th hop. The client is then the last address before
+///   that hop, which belongs to a proxy.
 /// - Repeated lines are one list. Empty elements are skipped.
 /// - Ports, brackets and zones (`%eth0`) are dropped. IPv4 addresses mapped into IPv6 are IPv4.
 ///
@@ -88,7 +89,7 @@ impl ClientIp {
     ///
     /// # Panics
     ///
-    /// If one of them is neither a CIDR nor an address. Use [`try_trusted_proxies`](Self::try_trusted_proxies) for text
+    /// If an entry is neither a CIDR nor an address. Use [`try_trusted_proxies`](Self::try_trusted_proxies) for text
     /// from files and users.
     #[track_caller]
     pub fn trusted_proxies(self, cidrs: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
@@ -99,7 +100,7 @@ impl ClientIp {
     ///
     /// # Errors
     ///
-    /// If one of them is neither a CIDR nor an address: the message names it.
+    /// If an entry is neither a CIDR nor an address. The message names the entry.
     ///
     /// # Examples
     ///
@@ -125,8 +126,9 @@ impl ClientIp {
 
     /// Trusts this many proxies instead of networks, counted from the peer.
     ///
-    /// This is for proxies whose addresses are not known in advance. Every request must pass through all of them: a
-    /// client that can reach one of the later proxies directly chooses its own address. With 0 no proxy is trusted.
+    /// This is for proxies whose addresses are not known in advance. Every request must pass through all of them,
+    /// because a client that can reach one of the later proxies directly chooses its own address. With 0 no proxy is
+    /// trusted.
     ///
     /// # Examples
     ///
@@ -153,10 +155,10 @@ impl ClientIp {
     /// Trusts the proxy at the other end of a Unix socket, which has no address.
     ///
     /// A request without a peer's address then comes from that proxy. With [`trusted_hops`](Self::trusted_hops) of 1 or
-    /// more it is the first of them without this setting.
+    /// more, that proxy is the first trusted hop even without this setting.
     ///
-    /// Use it only for servers that listen on Unix sockets and nowhere else: over TCP, where the peer's address may be
-    /// missing by mistake, clients would choose their address, and could get others [banned](crate::Ban).
+    /// Use it only for servers that listen on Unix sockets and nowhere else. Over TCP, the peer's address may be
+    /// missing by mistake. Then clients would choose their address, and could get other clients [banned](crate::Ban).
     pub fn trusted_unix_socket(self) -> Self {
         Self { unix_socket: true, ..self }
     }
@@ -172,8 +174,8 @@ impl ClientIp {
     /// Reads one address from a header such as `X-Real-IP` or `CF-Connecting-IP` instead of `X-Forwarded-For`, if the
     /// peer is trusted.
     ///
-    /// The proxy must overwrite the header, because its value cannot be distinguished from a client's. If there is no
-    /// such header, or more than one, or it does not hold an address, the client is the peer.
+    /// The proxy must overwrite the header, because the layer cannot distinguish the proxy's value from a client's. If
+    /// there is no such header, or more than one, or it does not hold an address, the client is the peer.
     ///
     /// # Panics
     ///
@@ -227,8 +229,8 @@ impl ClientIp {
 
     /// Returns the client's whole address.
     ///
-    /// `None` if the peer's address is not known, and the peer is no trusted proxy or names no client. The prefix
-    /// length does not apply. IPv4 addresses mapped into IPv6 are IPv4. Other embedded addresses stay IPv6.
+    /// `None` if the peer's address is not known, and the peer is not a trusted proxy or does not name a client. The
+    /// prefix length does not apply. IPv4 addresses mapped into IPv6 are IPv4. Other embedded addresses stay IPv6.
     pub fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let peer = peer(parts).map(|peer| peer.to_canonical());
         if peer.is_some_and(|peer| !self.trusts(0, peer)) {
@@ -251,7 +253,8 @@ impl ClientIp {
         ))
     }
 
-    /// A layer that trusts proxies reads one header, even if none is set.
+    /// Fills open settings from the layer's client. If the layer trusts proxies and sets no header, it reads
+    /// `X-Forwarded-For`.
     pub(crate) fn bound(&self, layer: &Self) -> Result<Self, Error> {
         self.check()?;
         let layer_trusts = layer.trust.is_some() || layer.unix_socket;
@@ -336,8 +339,8 @@ pub struct PeerIp {
 ///
 /// An IPv6 address that embeds an IPv4 address counts as the IPv4 address, as with [`client_ip`](super::client_ip).
 ///
-/// If there is a proxy, this is its address: use [`client_ip`](super::client_ip) for the client's. Lists of addresses
-/// compare the layer's client address, not this one.
+/// Behind a proxy, this is the proxy's address. Use [`client_ip`](super::client_ip) for the address of the client.
+/// Lists of addresses compare the layer's client address, not the peer's.
 ///
 /// The address is read from the extensions of a request, where the server inserts it:
 ///
@@ -347,8 +350,8 @@ pub struct PeerIp {
 /// | tonic 0.14, without TLS or with its own | enable the feature `tonic` |
 /// | any other, such as hyper | insert the peer's [`SocketAddr`](std::net::SocketAddr) as it is |
 ///
-/// If there is no address, there is no key, a warning with the code `TG004` is logged once for each policy, and by
-/// default all requests [share](crate::policy::MissingKey::Share) one counter.
+/// Without an address, there is no key. The layer logs a warning with the code `TG004`, once for each policy. By
+/// default all such requests [share](crate::policy::MissingKey::Share) one counter.
 ///
 /// # Examples
 ///

@@ -1,9 +1,9 @@
 //! Keys from the value of a cookie.
 //!
-//! Servers differ in how they read cookies, which RFC 6265 leaves free: which of several they take, whether they decode
-//! names and values, what they drop as malformed (a pair, or a whole line that is not ASCII). The key is a value only
-//! if all of them read that value. Otherwise it is ambiguous, so that a client cannot be counted by one value and
-//! served by another.
+//! RFC 6265 leaves open how servers read cookies. Servers differ in which of several cookies they read, in whether they
+//! decode names and values, and in what they drop as malformed (a pair, or a whole line that is not ASCII). The key is
+//! a value only if all servers read that value. Otherwise the key is ambiguous, so that a client cannot be counted by
+//! one value and served by another.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ struct CookiePair<'a> {
     line: &'a [u8],
 }
 
-/// The `cookie` crate would hide all cookies of a line if one is not UTF-8.
+/// The `cookie` crate is not used, because it would hide all cookies of a line if one is not UTF-8.
 fn named<'a>(parts: &'a Parts, name: &'a [u8]) -> impl Iterator<Item = CookiePair<'a>> {
     lines(&parts.headers, COOKIE).flat_map(move |line| {
         let pairs = line.split(|byte| *byte == b';');

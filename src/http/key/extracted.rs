@@ -1,7 +1,7 @@
 //! Results of extractors, and the types that closures may return in their place.
 //!
-//! No conversion into [`Extracted`] turns an error or an ambiguous request into a missing key, because that would let
-//! it pass most policies.
+//! No conversion into [`Extracted`] turns an error or an ambiguous request into a missing key, because most policies
+//! would then skip the request.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::limiter::lookup::RawValues;
 
 /// Result of an extractor: a key, or why there is none.
 ///
-/// Closures rarely name it, because their results are converted: see [`from_fn`](super::from_fn).
+/// Closures rarely name this type, because their results are converted: see [`from_fn`](super::from_fn).
 ///
 /// # Examples
 ///
@@ -36,21 +36,22 @@ use crate::limiter::lookup::RawValues;
 pub enum Extracted {
     /// Key that identifies the client.
     Key(Key),
-    /// Key that identifies the client, with the value that it contains a hash of.
+    /// Key that identifies the client by the hash of a value, together with this value.
     Secret(Box<Secret>),
     /// The request has no key: the policy's [`MissingKey`](crate::policy::MissingKey) rule decides.
     Missing,
-    /// The request names several clients, or an uncertain one, for example by a repeated header with different values.
+    /// The request names several clients, or does not clearly name one, for example by a repeated header with different
+    /// values.
     ///
     /// The key is neither known nor missing: the policy's [`MissingKey`](crate::policy::MissingKey) rule decides
     /// whether such requests are denied or share one counter.
     Ambiguous,
     /// The request is denied with this response, and the inner service is not called.
     ///
-    /// A gRPC call is denied with the `grpc-status` of the response, or with the one that is closest to its HTTP
-    /// status, and without its body.
+    /// A gRPC call is denied with the `grpc-status` of the response, or else with the `grpc-status` that is closest to
+    /// its HTTP status. The body of the response is not sent.
     Rejected(Box<Response<Bytes>>),
-    /// The extractor failed, so that the key is not known: [`OnFailure`](crate::OnFailure#keys) decides.
+    /// The extractor failed, so the key is not known. [`OnFailure`](crate::OnFailure#keys) decides.
     Failed(Box<Error>),
 }
 
@@ -64,9 +65,9 @@ impl Extracted {
     }
 }
 
-/// Error of a closure whose request names several clients, or an uncertain one.
+/// Error of a closure for a request that names several clients, or does not clearly name one.
 ///
-/// It becomes [`Extracted::Ambiguous`], which documents what happens to the request.
+/// This error becomes [`Extracted::Ambiguous`], which documents what happens to the request.
 ///
 /// # Examples
 ///
@@ -179,11 +180,11 @@ impl From<Secret> for Extracted {
     }
 }
 
-/// Key that holds a hash of a value, with the value itself for lookups.
+/// Key that holds the hash of a value, together with the value itself for lookups.
 ///
 /// Closures that extract a secret return this instead of [`Key::hashed`], so that a
 /// [`TierLookup`](crate::policy::TierLookup) or a [`key::lookup`](super::lookup()) receives the value. No store, log,
-/// metric or `Debug` output has it.
+/// metric or `Debug` output contains the value.
 ///
 /// # Examples
 ///
@@ -201,7 +202,7 @@ impl From<Secret> for Extracted {
 #[must_use]
 pub struct Secret {
     pub(crate) key: Key,
-    /// For lookups only, because keys go to stores, logs and metrics.
+    /// The value, for lookups only. It is not in the key, because keys go to stores, logs and metrics.
     pub(crate) offered: RawValues,
 }
 

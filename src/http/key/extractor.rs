@@ -1,8 +1,8 @@
 //! The trait of key extractors, and its implementations for closures and tuples.
 //!
-//! A tuple has a key only if all parts have one, and is certain only if all are. Where a part is missing, ambiguous,
-//! rejected or failed, the joined key is the worst of them: rejected, then failed, ambiguous, missing. So no client
-//! evades one part by changing another.
+//! A tuple has a key only if every part has a key. If parts are missing, ambiguous, rejected or failed, the result of
+//! the tuple is the worst of them: rejected, then failed, then ambiguous, then missing. So no client can evade one part
+//! by changing another.
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
@@ -20,15 +20,15 @@ use crate::core::{Key, MaybeFuture};
 /// Extracts the key that identifies the client of a request.
 ///
 /// Closures over `&Parts` are extractors if they return one of the types that [`from_fn`](super::from_fn) lists: a
-/// [`Key`], text, a number, an address, or an `Option` or `Result` of one of them. For keys that have to be waited for
-/// there is [`lookup`](super::lookup), which protects the database it queries.
+/// [`Key`], text, a number, an address, or an `Option` or `Result` of one of them. For keys from an asynchronous
+/// function, use [`lookup`](super::lookup), which protects the database that the function queries.
 ///
 /// A tuple of two to four extractors, each of them `Clone`, is an extractor. Its key joins the keys of all parts, so
-/// each combination of values has its own counter, and a request without one of them has no key. All parts run for
+/// each combination of values has its own counter. A request without one of the values has no key. All parts run for
 /// each request, and pending parts are awaited concurrently.
 ///
-/// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when it is added to a layer, and
-/// never for a request.
+/// A [`Policy`](crate::Policy) calls [`info`](Self::info) when its key is set and when the policy is added to a layer.
+/// It never calls `info` for a request.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ use crate::core::{Key, MaybeFuture};
 /// # Ok::<(), http::Error>(())
 /// ```
 ///
-/// A type that is an extractor, and that knows which keys requests can have:
+/// An extractor of your own that knows which keys requests can have:
 ///
 /// ```
 /// use http::request::Parts;
@@ -95,8 +95,9 @@ pub trait KeyExtractor: Any + Send + Sync {
     ///
     /// # Cancellation
     ///
-    /// A future is polled only if no policy whose key is known at once denies the request. It may be dropped before it
-    /// is ready, even unpolled. A request waits for it without a timeout: [`key::lookup`](super::lookup) has one.
+    /// A future is polled only if no policy whose key is known at once denies the request. The future may be dropped
+    /// before it is ready, even before the first poll. A request waits for the future without a timeout.
+    /// [`key::lookup`](super::lookup) has a timeout.
     fn extract(&self, parts: &Parts) -> MaybeFuture<Extracted>;
 
     /// Describes the keys before there is a request. By default nothing is known.
@@ -104,13 +105,13 @@ pub trait KeyExtractor: Any + Send + Sync {
         KeyInfo::default()
     }
 
-    /// Returns the key of a request with this value, which is neither escaped nor hashed. `None` if no request can have
-    /// it.
+    /// Returns the key of a request with this value, or `None` if no request can have it. The value is neither escaped
+    /// nor hashed.
     ///
-    /// [`Policy::key_of`](crate::Policy::key_of) calls it, if the [kind](KeyInfo::kind) is known. It also decides which
-    /// entries an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list may have: a layer does not
-    /// build with an entry that is not the value of its own key. By default each value has a key. A tuple has none, but
-    /// its parts have.
+    /// [`Policy::key_of`](crate::Policy::key_of) calls this method if the [kind](KeyInfo::kind) is known. The method
+    /// also decides which entries an [allow](crate::Policy::allow) list or a [deny](crate::Policy::deny) list may have:
+    /// a layer does not build with an entry that is not the value of its own key. By default each value has a key. A
+    /// tuple returns `None`, but its parts return keys.
     fn key_of(&self, value: &[u8]) -> Option<Key> {
         let KeyInfo { kind, joined: None, .. } = self.info() else { return None };
         Some(Key::new(&kind?, value))
@@ -118,7 +119,7 @@ pub trait KeyExtractor: Any + Send + Sync {
 
     /// Returns the client's address, if this extractor has it. By default it has none.
     ///
-    /// Lists of addresses compare it, for each request of a policy that has one.
+    /// A policy with a list of addresses compares this address for each request.
     fn address(&self, parts: &Parts) -> Option<IpAddr> {
         let _ = parts;
         None
@@ -263,10 +264,11 @@ fn join(first: Extracted, second: Extracted) -> Extracted {
 /// | [`IpAddr`] | the same as `client_ip` and `peer_ip` by default: IPv4 whole, IPv6 by its /56 prefix |
 /// | [`Secret`](super::Secret) | its hash |
 ///
-/// It may also return an `Option` of one of them (`None` is a [missing](crate::policy::MissingKey) key), a `Result` of one
-/// of these, or an [`Extracted`]. The error of the `Result` is a response that rejects the request, boxed or not,
-/// [`Ambiguous`](super::Ambiguous), or an [`Error`](crate::Error), which is a [failure](crate::OnFailure#keys). The closure
-/// is called for each request that the policy applies to, and should not block.
+/// It may also return an `Option` of one of these types (`None` is a [missing](crate::policy::MissingKey) key), a
+/// `Result` of one of these types or of such an `Option`, or an [`Extracted`]. The error of the `Result` is one of
+/// three: a response that rejects the request (boxed or not), [`Ambiguous`](super::Ambiguous), or an
+/// [`Error`](crate::Error), which is a [failure](crate::OnFailure#keys). The closure is called for each request that
+/// the policy applies to, and should not block.
 ///
 /// # Examples
 ///
@@ -348,9 +350,8 @@ pub struct KeyInfo {
     /// `true` if no client can get another client's key through the content of a request: the key comes from the
     /// connection or from the server, or does not identify a client.
     ///
-    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys. A
-    /// policy may have a [ban](crate::Ban) only with such keys, or with keys that are
-    /// [verified](crate::Ban::of_verified_keys) before.
+    /// A [status service](crate::LiveLayer::status_service) that is open to all shows only policies with such keys.
+    /// [`Policy::ban`](crate::Policy::ban) has the rules for bans by such keys and by others.
     pub unforgeable: bool,
     /// `true` if keys contain the [address](super::KeyExtractor::address) of the client.
     ///
@@ -374,7 +375,7 @@ impl KeyInfo {
         Self { missing_key: rule, ..self }
     }
 
-    /// Declares that no client can get the key of another one: see [`unforgeable`](field@Self::unforgeable).
+    /// Declares that no client can get the key of another client: see [`unforgeable`](field@Self::unforgeable).
     pub fn unforgeable(self) -> Self {
         let bannable = if self.bannable == Bannable::Claimed { Bannable::Client } else { self.bannable };
         Self { unforgeable: true, bannable, ..self }
@@ -382,7 +383,7 @@ impl KeyInfo {
 
     /// Declares that a key does not identify a client, for example a method or a route.
     ///
-    /// A policy may have no [ban](crate::Ban) by such a key, because it would ban all clients.
+    /// A policy cannot have a [ban](crate::Ban) by such a key, because the ban would apply to all clients.
     pub fn shared(self) -> Self {
         Self { bannable: Bannable::Shared, ..self }
     }
@@ -411,8 +412,9 @@ impl KeyInfo {
 ///
 /// An [ambiguous](super::Extracted::Ambiguous) key is never skipped and never gets a fresh counter. Otherwise a client
 /// could escape its limit by sending a header twice. Requests with an ambiguous key are denied, or share one counter of
-/// the policy, with the policy's own quota, apart from requests without a key. If the extractor has the client's
-/// address, as a tuple with `client_ip` does, they share one counter for each address (IPv4) or /56 prefix (IPv6).
+/// the policy, with the policy's own quota. Requests without a key do not use this counter. If the extractor has the
+/// client's address, as a tuple with `client_ip` does, there is one such counter for each address (IPv4) or /56 prefix
+/// (IPv6).
 ///
 /// # Examples
 ///
@@ -434,19 +436,19 @@ pub enum MissingKey {
     Skip,
     /// The request is denied: with 403 if it has no key, with 400 if its key is ambiguous.
     Deny,
-    /// Requests without a key are counted together. Requests with an ambiguous key are counted together, apart from
-    /// them.
+    /// Requests without a key share one counter. Requests with an ambiguous key share another counter.
     Share,
 }
 
 impl MissingKey {
-    /// Returns the stricter rule, because a joined key must not escape a limit that one part would not.
+    /// Returns the stricter rule, because a joined key must not escape a limit that one part alone would not escape.
     fn and(self, other: Self) -> Self {
         [Self::Deny, Self::Share].into_iter().find(|rule| [self, other].contains(rule)).unwrap_or(Self::Skip)
     }
 }
 
-/// Others that a [ban](crate::Ban) by a key hits. A layer rejects a policy whose ban others could provoke for a client.
+/// Clients that a [ban](crate::Ban) by a key affects. A layer does not build with a ban that one client could provoke
+/// for another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Bannable {
     /// Clients that share the address or account.

@@ -2,7 +2,7 @@
 //!
 //! An IPv6 client may use any address of its network, so only a prefix identifies it. A client with one IPv4 address
 //! must not get more counters through a translator or a tunnel, where it may choose the remaining bits of an IPv6
-//! address. So keys and lists use the IPv4 address wherever a prefix that is fixed by an RFC shows that there is one.
+//! address. So keys and lists use the IPv4 address wherever a prefix from an RFC shows that an IPv6 address embeds one.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,7 +21,8 @@ const KIND: usize = "ip:".len();
 /// In bits: a site is usually delegated a /56, which has 2^72 addresses.
 pub(crate) const DEFAULT_V6_PREFIX: u8 = 56;
 
-/// Keys IPv4 whole, also where IPv6 embeds it, and other IPv6 by its prefix of at most 128 bits.
+/// Returns the key of an address: a whole IPv4 address, even if an IPv6 address embeds it, or an IPv6 prefix of at most
+/// 128 bits.
 pub(crate) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
     let mut text = *b"ip:                                                 ";
     let length = match counted(address) {
@@ -58,7 +59,7 @@ fn network(address: Ipv6Addr, prefix: u8) -> Ipv6Addr {
     Ipv6Addr::from_bits(address.to_bits() & mask)
 }
 
-/// Returns the address by which a client is counted: the IPv4 address where an IPv6 address embeds one.
+/// Returns the address by which a client is counted: the IPv4 address if an IPv6 address embeds one.
 ///
 /// These are mapped addresses (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`, RFC 6052), 6to4 (`2002::/16`, RFC 3056) and
 /// Teredo (`2001::/32`, RFC 4380: the client's IPv4 address, not the server's).

@@ -13,7 +13,7 @@ use super::{Extracted, KeyExtractor, KeyInfo};
 use crate::core::{Error, MaybeFuture};
 use crate::limiter::lookup::{Looked, Lookup, Lookups, RawValues};
 
-/// Extractor that looks a key up by another one.
+/// Extractor that looks up a key by another key.
 ///
 /// Created by [`lookup()`], which has the rules and an example. Clones share the cache and the lookups in flight,
 /// unless an option is set on one of them.
@@ -30,20 +30,22 @@ struct FoundKey(Extracted);
 ///
 /// The function receives a [`Lookup`]: the other key, and the value the client sent, because the key may contain only a
 /// hash of it. It returns one of the types that a [closure](super::from_fn) may return, or an error. The database that
-/// it queries is protected:
+/// the function queries is protected:
 ///
-/// - Concurrent requests with one key share one lookup. It continues if their clients disconnect.
+/// - Concurrent requests with one key share one lookup. The lookup continues even if their clients disconnect.
 /// - A lookup starts only for a request that no other policy denies: policies whose key and quota are known at once are
 ///   checked first, without taking anything.
-/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and one may take 1 s
-///   ([`timeout`](KeyLookup::timeout)). A request waits for it for as long, in addition to the
+/// - At most 256 lookups are in flight ([`in_flight`](KeyLookup::in_flight)), and each may take 1 s
+///   ([`timeout`](KeyLookup::timeout)). A request waits that long for its lookup, in addition to the
 ///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
-/// - The results for up to 10,000 keys are cached: a key for 60 s ([`ttl`](KeyLookup::ttl)), a missing or ambiguous
-///   key, or a response that rejects, for at most 10 s, and a lookup that failed, timed out or panicked for 1 s.
-/// - A result that has expired is used for as long again if the fresh one takes longer than 10 ms, or is not available.
+/// - The results for up to 10,000 keys are cached. A key is cached for 60 s ([`ttl`](KeyLookup::ttl)). A missing or
+///   ambiguous key, or a response that rejects the request, is cached for at most 10 s. A lookup that failed, timed out
+///   or panicked is cached for 1 s.
+/// - An expired result is used for as long again if the fresh result takes longer than 10 ms, or is not available.
 ///
-/// A key whose lookup failed is not a missing key: [`OnFailure`](crate::OnFailure#keys) decides what happens. A warning
-/// is logged with the code `lookup_failed`, or `lookups_full` if too many were in flight, at most once a second.
+/// A key whose lookup failed is not a missing key: [`OnFailure`](crate::OnFailure#keys) decides what happens. At most
+/// once a second, a warning is logged with the code `lookup_failed`, or with `lookups_full` if too many lookups were in
+/// flight.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookups, and
 /// they have no timeout.
@@ -97,13 +99,13 @@ impl KeyLookup {
 
     /// Sets the TTL of a key, instead of 60 s.
     ///
-    /// At most 365 days. A missing or ambiguous key, or a response that rejects, is cached for 10 s, or for this long
-    /// if it is less. A failed lookup is always cached for 1 s.
+    /// The TTL is at most 365 days. A missing or ambiguous key, or a response that rejects the request, is cached for
+    /// 10 s, or for the TTL if that is shorter. A failed lookup is always cached for 1 s.
     pub fn ttl(self, lifetime: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.lifetime = lifetime), ..self }
     }
 
-    /// Sets the timeout of a lookup, 1 s by default. A request without a cached result waits for it no longer.
+    /// Sets the timeout of a lookup, 1 s by default. A request without a cached result waits no longer than this.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { lookups: self.lookups.with(|settings| settings.timeout = timeout), ..self }
     }

@@ -13,15 +13,16 @@
 //! | the handler | `route` (feature `axum`), [`method`] | only one that exists |
 //! | all requests | [`global`] | no |
 //!
-//! The body is not part of the head. If it has the key, such as the account of a login, let a middleware outside of the
-//! layer read it and insert it into the request's extensions: [`extension`] counts by it, and
-//! [`Policy::ban_failures`](crate::Policy::ban_failures) has an example. Or the handler checks such a policy itself, by
-//! [`RateLimitHandle::check`](crate::RateLimitHandle::check).
+//! The body is not part of the head. If the body has the key, such as the account of a login, let a middleware outside
+//! of the layer read the key and insert it into the request's extensions. [`extension`] then counts by this key.
+//! [`Policy::ban_failures`](crate::Policy::ban_failures) has an example. Alternatively, the handler checks such a
+//! policy itself, by [`RateLimitHandle::check`](crate::RateLimitHandle::check).
 //!
-//! Where a client can choose the key, it can start a fresh counter with each request: add a policy by address. A tuple
-//! of extractors joins all their keys, such as `(key::client_ip(), key::route())`, and a closure over `&Parts` makes
-//! any other extractor. It returns a key, text, a number, an address, or an `Option` or `Result` of one of them:
-//! [`from_fn`] has the list.
+//! A client that can choose the key can start a fresh counter with each request, so add a policy by address.
+//!
+//! A tuple of extractors, such as `(key::client_ip(), key::route())`, joins their keys. A closure over `&Parts` makes
+//! any other extractor. The closure returns a key, text, a number, an address, or an `Option` or `Result` of one of
+//! them: [`from_fn`] has the list.
 //!
 //! ```
 //! use http::request::Parts;

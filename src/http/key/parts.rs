@@ -34,7 +34,8 @@ pub(crate) fn key_of(key: &dyn KeyExtractor, values: &[impl AsRef<[u8]>]) -> Res
     joined.ok_or_else(|| Error::invalid(format!("key \"{kind}\" never has this value")))
 }
 
-/// Users' extractors return a [`Secret`](super::Secret) instead. These run for every request, and few have a lookup.
+/// Extractors of users return a [`Secret`](super::Secret) instead. Built-in extractors do not, because they run for
+/// every request, and few requests have a lookup.
 pub(crate) fn offer_raw_values(key: &dyn KeyExtractor, request: &Parts, offered: &mut RawValues) {
     for part in parts(key) {
         let part: &dyn Any = part;

@@ -1,9 +1,9 @@
 //! Trusted proxies, and the hops that they list in headers, the nearest first.
 //!
-//! Text from the client is to the left of what proxies append. So lines are read from their right end, as bytes, and
-//! only as far as proxies are trusted: nothing on the left can hide, change or slow down text to the right. No crate
-//! reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and `rfc7239`
-//! splits at commas within quotes.
+//! Text from the client is to the left of the text that proxies append. So lines are read from their right end, as
+//! bytes, and only as far as proxies are trusted: nothing on the left can hide, change or slow down text to the right.
+//! No crate reads these headers like that: `forwarded-header-value` rejects a whole line for one malformed hop, and
+//! `rfc7239` splits at commas within quotes.
 
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -90,7 +90,8 @@ impl ForwardHeader {
             .map(move |element| self.address(element.filter(|_| is_certain)?))
     }
 
-    /// Returns the elements of a line, from right to left. `None` is an element that is too long. It ends the iteration.
+    /// Returns the elements of a line, from right to left. `None` is an element that is too long, and ends the
+    /// iteration.
     fn elements<'a>(&'a self, line: &'a [u8]) -> impl Iterator<Item = Option<&'a [u8]>> {
         let mut left = Some(line);
         iter::from_fn(move || {

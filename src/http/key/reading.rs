@@ -1,4 +1,4 @@
-//! Reading of values that clients send: which of several counts, and the form in which it is compared.
+//! Reading of values that clients send: which of several values counts, and in which form it is compared.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
 //! Keys from the route that matched, and from the parameters of its path.
 //!
-//! Unlike the path, a route is the server's: there are as many counters as routes, whatever clients send. Parameters
-//! are equal to axum's `Path`. Layers of a router see a request without them: axum keeps them where only its own
-//! extractor can read them, which clones the extensions. So a value is captured from the path by the route's template,
-//! which costs less. axum is consulted only where the path was rewritten after it was routed, or no template is known.
+//! Unlike the path, a route belongs to the server, so there are as many counters as routes, whatever clients send.
+//!
+//! Parameters are equal to the values of axum's `Path`. axum keeps them where only its own extractor can read them, and
+//! this extractor clones the extensions. So a value is captured from the path by the route's template, because this
+//! costs less. axum's extractor is used only if the path was rewritten after it was routed, or if no template is known.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -34,7 +35,8 @@ pub(super) struct Route;
 /// Counts requests by the template of their route, such as `/users/{id}`.
 ///
 /// Requests that matched no route share one counter. axum sets the route only in layers that are added with
-/// `Router::layer` or `route_layer`. In layers around the whole service all requests share that counter.
+/// `Router::layer` or `route_layer`. In layers around the whole service, all requests share the counter of requests
+/// that matched no route.
 ///
 /// # Examples
 ///
@@ -131,7 +133,7 @@ fn values_of_router<'a>(parts: &'a Parts, name: &str) -> Values<'a> {
             let named = params.iter().filter(|(of, _)| *of == name);
             named.map(|(_, value)| Some(Cow::Owned(value.to_owned()))).collect()
         }
-        // Without parameters none has this name. Otherwise one is no text, and the router does not return which.
+        // Without parameters, none has this name. Otherwise one of them is not UTF-8, and axum does not return which.
         Poll::Ready(Err(RawPathParamsRejection::MissingPathParams(_))) => Values::new(),
         _ => [None].into_iter().collect(),
     }

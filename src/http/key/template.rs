@@ -19,7 +19,7 @@ pub(crate) fn matched(_: &Parts) -> Option<&str> {
     None
 }
 
-/// Drops the second slash at the end: the root of a nested service has one or two, and is one route.
+/// Drops the second slash at the end, because the root of a nested service has one or two, and is one route.
 pub(crate) fn normal(mut template: &str) -> &str {
     while let Some(shorter) = template.strip_suffix('/').filter(|shorter| shorter.ends_with('/')) {
         template = shorter;

@@ -16,7 +16,8 @@ struct Global;
 
 /// Counts all requests together, in one counter.
 ///
-/// It is the key of a policy that has no other. Lists of values make no sense with it: a layer does not build with one.
+/// Policies have this key by default. A layer does not build with a list of values for this key, because the list would
+/// match all clients.
 ///
 /// # Examples
 ///
@@ -70,7 +71,7 @@ struct Method;
 /// Counts requests by their method, such as `GET`.
 ///
 /// HEAD counts as GET, because it runs the same handler. Methods outside of RFC 9110, other than PATCH, share one
-/// counter. It is mostly useful as a part of a [tuple](KeyExtractor).
+/// counter. The method is mostly useful as a part of a [tuple](KeyExtractor).
 ///
 /// # Examples
 ///

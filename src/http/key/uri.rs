@@ -1,4 +1,4 @@
-//! Keys from the host and the path of the request, each in the one form that all its spellings share.
+//! Keys from the host and the path of the request, each in one form for all its spellings.
 //!
 //! A host or a path that servers and proxies read in different ways is ambiguous rather than repaired, because a repair
 //! would be a guess about the application.
@@ -27,9 +27,9 @@ pub(super) struct Host;
 /// The host is lower-cased, its port and a final dot are dropped, and an IPv6 literal is shortened. A request without
 /// a host has no key.
 ///
-/// The host is [ambiguous](Extracted::Ambiguous) if several differ (`Host` lines from each other, or from the URI), if
-/// it is empty, or if it is malformed: with user information, `%`, an empty label, an invalid port, or an IP address
-/// in a form such as `127.1`.
+/// The host is [ambiguous](Extracted::Ambiguous) if several `Host` lines differ, if the URI names a different host, if
+/// the host is empty, or if the host is malformed: with user information, `%`, an empty label, an invalid port, or an
+/// IP address in a form such as `127.1`.
 ///
 /// The client chooses the host: each invented host starts its own counter, unless an outer layer denies unknown hosts.
 ///
@@ -148,10 +148,10 @@ pub(super) struct Path;
 /// Counts requests by their path, without the query.
 ///
 /// Percent-encodings of one path are the same key: bytes that need no encoding are decoded, and all others are encoded
-/// with capital digits (`/a%62c` is `/abc`, `/caf%c3%a9` is `/caf%C3%A9`). Entries of lists have to be given in this
-/// form. The case of letters and a final slash make another path, as in axum's router.
+/// with capital digits (`/a%62c` is `/abc`, `/caf%c3%a9` is `/caf%C3%A9`). Entries of lists must have this form. Paths
+/// that differ in the case of letters or in a final slash are different keys, because axum's router distinguishes them.
 ///
-/// A path that some servers read as another one is [ambiguous](Extracted::Ambiguous): with two slashes in a row
+/// A path that some servers read as another path is [ambiguous](Extracted::Ambiguous): with two slashes in a row
 /// (`//abc`), a dot segment (`/a/../abc`), an encoded slash, a backslash, an encoded NUL, a `%` that encodes nothing,
 /// or bytes that are not UTF-8 when decoded.
 ///

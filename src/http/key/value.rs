@@ -1,5 +1,5 @@
-//! Keys from the value of a header, cookie, parameter or user name: which of several values counts, and the form in
-//! which it is compared.
+//! Keys from the value of a header, cookie, parameter or user name: which of several values counts, and in which form
+//! it is compared.
 //!
 //! The same value must be the same key over HTTP/1 and HTTP/2, which differ in whether they keep white space around it.
 //! The case and the inside of values stay unchanged: only the application knows whether they matter.
@@ -108,9 +108,9 @@ pub(super) fn header_name(name: &str) -> Result<HeaderName, Error> {
 /// Names and values are percent-decoded. Double quotes and white space around a value are ignored. The case of the name
 /// matters. A cookie with several values that differ is [ambiguous](Extracted::Ambiguous), unless
 /// [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of them the application reads: browsers send
-/// several values if a cookie is set for two paths or domains. Also ambiguous is a value that is not UTF-8, that has a
-/// quote on one side only, or that has a backslash in quotes, and a value with white space other than spaces and tabs
-/// around it or its name.
+/// several values if a cookie is set for two paths or domains. A value is also ambiguous if it is not UTF-8, has a
+/// quote on one side only, or has a backslash in quotes. So is a value with white space other than spaces and tabs
+/// around the value or its name.
 ///
 /// The value is treated as a secret: only a hash of it leaves the process, unless [`plain`](ValueKey::plain) is set. A
 /// request without the cookie has no key. An empty value is a value like any other.
@@ -142,9 +142,10 @@ pub fn cookie(name: impl AsRef<str>) -> ValueKey {
 ///
 /// Names and values are percent-decoded, and `+` is a space. A parameter with several values that differ is
 /// [ambiguous](Extracted::Ambiguous), unless [`first`](ValueKey::first) or [`last`](ValueKey::last) states which of
-/// them the application reads. So is a parameter that has another value if `;` separates parameters like `&`.
+/// them the application reads. A parameter is also ambiguous if it has another value when `;` separates parameters like
+/// `&`.
 ///
-/// The value stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
+/// The value stays readable in the store, unless its escaped form is longer than 64 bytes. Then it is hashed. A request
 /// without the parameter has no key. An empty value is a value like any other.
 ///
 /// The client chooses the value: each invented value starts its own counter.
@@ -172,10 +173,10 @@ pub fn query(name: impl AsRef<str>) -> ValueKey {
 
 /// Identifies clients by a parameter of the route, such as `id` in `/users/{id}` or `rest` in `/files/{*rest}`.
 ///
-/// The value is percent-decoded and equal to the value in axum's `Path`, also if the path was rewritten before it was
-/// routed. It stays readable in the store, unless it is longer than 64 bytes, escaped: then it is hashed. A request
-/// whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its value is not
-/// UTF-8, or if nested routers have several with this name that differ.
+/// The value is percent-decoded and equal to the value in axum's `Path`, even if the path was rewritten before it was
+/// routed. It stays readable in the store, unless its escaped form is longer than 64 bytes. Then it is hashed. A
+/// request whose route has no such parameter has no key. The parameter is [ambiguous](Extracted::Ambiguous) if its
+/// value is not UTF-8, or if nested routers have several parameters with this name and different values.
 ///
 /// axum sets the route only in layers that are added with `Router::layer` or `route_layer`, not in layers around the
 /// whole service.
@@ -206,10 +207,10 @@ pub fn path_param(name: impl AsRef<str>) -> ValueKey {
 /// Only a hash of the name leaves the process, unless [`plain`](ValueKey::plain) is set. The password is never used. A
 /// request without the header, or with another scheme, has no key. An empty name is a value like any other. Credentials
 /// that are not base64, or whose name is not UTF-8, are [ambiguous](Extracted::Ambiguous), because servers differ in
-/// how they read them. So are credentials beside another `Authorization` line that differs, unless
-/// [`first`](ValueKey::first) or [`last`](ValueKey::last) picks one, of whichever scheme.
+/// how they read them. Credentials are also ambiguous if another `Authorization` line differs, unless
+/// [`first`](ValueKey::first) or [`last`](ValueKey::last) picks a line, whatever its scheme.
 ///
-/// It suits limits of failed logins. Where the application treats `ADA` and `ada` as one user, set
+/// This key suits limits of failed logins. If the application treats `ADA` and `ada` as one user, set
 /// [`ignore_case`](ValueKey::ignore_case). The client chooses the name: each invented name starts its own counter.
 ///
 /// # Examples
@@ -239,8 +240,8 @@ impl ValueKey {
 
     /// Keeps the value readable in keys, and so in the store, instead of a hash of it.
     ///
-    /// Values of query and path parameters are always readable. A value of more than 64 bytes, escaped, is hashed all
-    /// the same.
+    /// Values of query and path parameters are always readable. A value whose escaped form is longer than 64 bytes is
+    /// hashed even so.
     pub fn plain(self) -> Self {
         Self { plain: true, ..self }
     }
@@ -248,8 +249,8 @@ impl ValueKey {
     /// Uses the first of several values, instead of the [`last`](Self::last), for applications that read the first.
     ///
     /// Go's `Request.Cookie` and Rack read the first cookie. Servers may differ in which cookie is the first, because
-    /// some decode names and some drop malformed cookies. Where they do, the cookie is ambiguous if the other values
-    /// differ from it.
+    /// some decode names and some drop malformed cookies. In such a case, the cookie is ambiguous if another value
+    /// differs from it.
     pub fn first(self) -> Self {
         Self { choices: Choices { pick: Pick::First, ..self.choices }, ..self }
     }
@@ -270,7 +271,7 @@ impl ValueKey {
     /// Identifies clients by the result of a function of the value.
     ///
     /// The function receives the value decoded and without white space around it. It must return one result for all
-    /// values that the application treats as one client, and must return its own results unchanged: entries of
+    /// values that the application treats as one client, and must return its own results unchanged, because entries of
     /// [lists](crate::policy::AccessList) are such results.
     ///
     /// # Examples

@@ -1,9 +1,8 @@
 //! Lists of clients that are never limited, or always denied.
 //!
-//! Values are kept in the form of keys, escaped and hashed, so that one lookup in a table finds them. An entry that can
-//! never match is an error when the list or the layer is built, because a deny list with a typing error would allow the
-//! client that it is meant to deny. So is text that resembles an address but is not a valid one, because it would
-//! become a value.
+//! Values are escaped and hashed like keys, so that one lookup in a table finds them. An entry that can never match is
+//! an error when the list or the layer is built, because a deny list with a typing error would allow the client that it
+//! is meant to deny. Text that resembles an address but is not valid is an error too, because it would become a value.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,13 +26,14 @@ const SEPARATORS: &[char] =
 /// An address or a network matches the address of the client, whatever the policy's key is. It also matches the IPv4
 /// address that is mapped or translated into the client's IPv6 address, as in keys.
 ///
-/// A value matches a key that has it, and the key of a [tuple](crate::key::KeyExtractor) if any part has it. Values are
-/// compared byte for byte with the key's normal form (a cookie decoded, a header without white space around it), before
-/// it is escaped or hashed. If a client can choose one part of a joined key, list a value that is meant for another
-/// part with [`key_of`](Self::key_of): otherwise the client could send it in the part it chooses.
+/// A value matches a key that has this value. It matches the key of a [tuple](crate::key::KeyExtractor) if any part has
+/// this value. Values are compared byte for byte with the key's normal form (a cookie decoded, a header without white
+/// space around it), before it is escaped or hashed. If a client can choose one part of a joined key, use
+/// [`key_of`](Self::key_of) for a value that is meant for another part. Otherwise the client could send the value in
+/// the part that it chooses.
 ///
-/// A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is denied by a deny list of values, and none of
-/// its values is compared with an allow list.
+/// A deny list of values denies a request with an [ambiguous](crate::key::Extracted::Ambiguous) key. An allow list does
+/// not compare the values of such a request.
 ///
 /// A layer does not build with an entry that no request can match, such as a value on the list of a policy that counts
 /// all requests together, or a host in capital letters.
@@ -63,9 +63,9 @@ const SEPARATORS: &[char] =
 pub struct AccessList {
     items: Vec<ListItem>,
     nets: Vec<IpNet>,
-    /// Escaped and hashed like keys, each with the kinds of keys that it applies to. `None` is any kind.
+    /// Escaped and hashed like keys, each with the kinds of keys to which the value applies. `None` is any kind.
     values: HashMap<Box<str>, Vec<Option<Box<str>>>>,
-    /// Set once a request without an address was seen. Clones share it.
+    /// Set after the first request without an address. Clones share this flag.
     met_unknown: Arc<AtomicBool>,
     serves_unknown: bool,
 }
@@ -85,15 +85,17 @@ impl AccessList {
     /// If an entry resembles an address but is not a valid one, because the list would miss the client it is meant for.
     /// This is the case for
     ///
-    /// - numbers separated by three or more dots, or by fewer if there is a star or a slash as well (`203.0.113.*`,
-    ///   `10.1/16`), and hexadecimal numbers separated by two or more colons, with nothing around them but other
-    ///   numbers, white space, brackets, quotes, and characters such as `,` `;` `/` `-` (`[2001:db8::1]`,
-    ///   `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`),
+    /// - numbers separated by three or more dots, or by fewer dots if there is a star or a slash as well
+    ///   (`203.0.113.*`, `10.1/16`, `203.0.113.7:80`, `10.0.0.1-10.0.0.9`, `10.0.0.0/33`, `010.0.0.1`),
+    /// - hexadecimal numbers separated by two or more colons (`[2001:db8::1]`),
     /// - an address before white space, a slash or `%` (`10.0.0.1 # office`, `fe80::1%eth0`).
     ///
+    /// The numbers of the first two cases may have other numbers, white space, brackets, quotes, and characters such as
+    /// `,` `;` `/` `-` around them, and nothing else.
+    ///
     /// An entry with any other letter in it (`tenant-1.2`, `v1.2.3.4`), with a slash at its beginning, or with at most
-    /// two dots (`1.2.3`) is a value. For values that resemble addresses there are [`key`](Self::key) and
-    /// [`key_of`](Self::key_of).
+    /// two dots (`1.2.3`) is a value. Use [`key`](Self::key) or [`key_of`](Self::key_of) for values that resemble
+    /// addresses.
     ///
     /// # Examples
     ///
@@ -130,14 +132,14 @@ impl AccessList {
         self
     }
 
-    /// Adds the client whose key, or a part of whose joined key, has this value.
+    /// Adds the client whose key has this value. A joined key matches if one of its parts has the value.
     ///
-    /// The value is given as requests carry it, in the key's normal form: neither escaped nor hashed.
+    /// Pass the value as requests carry it, in the key's normal form: neither escaped nor hashed.
     pub fn key(self, value: impl AsRef<[u8]>) -> Self {
         self.value(None, value.as_ref())
     }
 
-    /// Adds the client whose key has this value, for keys and parts of joined keys of this kind only.
+    /// Adds the client whose key has this value, but only for keys of this kind, or parts of joined keys of this kind.
     ///
     /// The kind is the text before the colon in a key, before it is escaped: `bearer`, `path`, `header x-api-key`,
     /// `query tenant`, or the parts passed to [`Key::new`].
@@ -170,9 +172,9 @@ impl AccessList {
 
     /// Lets requests without a known address pass, if this is a deny list with addresses.
     ///
-    /// By default a deny list with addresses denies them, because they may have one of these addresses. Addresses are
-    /// unknown if the app is not served with `into_make_service_with_connect_info::<SocketAddr>()`, and over Unix
-    /// sockets.
+    /// By default a deny list with addresses denies such requests, because they may come from one of its addresses.
+    /// Addresses are unknown if the app is not served with `into_make_service_with_connect_info::<SocketAddr>()`, and
+    /// over Unix sockets.
     pub fn serve_unknown_addresses(self) -> Self {
         Self { serves_unknown: true, ..self }
     }
@@ -215,7 +217,7 @@ impl AccessList {
         !self.nets.is_empty()
     }
 
-    /// The position counts from 1. The text is for an error.
+    /// Returns the first entry that can never match: its position, from 1, and the text of the error.
     pub(crate) fn idle(&self, key: &dyn KeyExtractor) -> Option<(usize, String)> {
         let parts = parts(key);
         let place = self.items.iter().position(|item| !parts.iter().any(|part| item.can_match(*part)))?;
@@ -268,7 +270,7 @@ fn looks_like_an_address(entry: &str) -> bool {
     !entry.starts_with('/') && (is_v4 || is_v6) && text.chars().all(is_part)
 }
 
-/// Leaves out values, which may be secrets.
+/// Leaves out values, because they may be secrets.
 impl fmt::Debug for AccessList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let values = self.items.len() - self.nets.len();

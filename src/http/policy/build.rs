@@ -17,7 +17,7 @@ use crate::limiter::TierLookup;
 impl Policy {
     /// Sets the extractor of the key by which requests are counted, instead of one counter for all.
     ///
-    /// By default the policy does not apply to requests without this key, unless it is an IP key: see
+    /// By default the policy does not apply to requests without this key, unless the key is an IP key: see
     /// [`missing_key`](Self::missing_key). Pass a closure through [`key::from_fn`](crate::key::from_fn), so that its
     /// argument needs no type.
     ///
@@ -35,7 +35,7 @@ impl Policy {
         Self { extractor: Arc::clone(&key), key: Some(key), info, warned: Arc::default(), ..self }
     }
 
-    /// Fills the settings that the key leaves open. Fails if the layer's client contradicts them.
+    /// Fills the settings that the key leaves open from the layer's client. Fails if the client contradicts the key.
     #[cfg(feature = "axum")]
     pub(crate) fn bound_to(mut self, layer: &ClientIp) -> Result<Self, Error> {
         let named = |error: Error| Error::invalid(format!("policy {:?}: {error}", self.rule.name().as_str()));
@@ -47,10 +47,12 @@ impl Policy {
         Ok(self)
     }
 
-    /// Sets whose address the lists of [`allow`](Self::allow) and [`deny`](Self::deny) compare, where the key has none.
+    /// Sets the client whose address the [`allow`](Self::allow) and [`deny`](Self::deny) lists compare, if the key has
+    /// no address.
     ///
-    /// By default that is the [client](crate::RateLimitLayer::client) of the layer. A policy with its own proxies is
-    /// for layers that trust the same proxies, or whose client is not set. Another layer does not build with it.
+    /// By default the lists use the [client](crate::RateLimitLayer::client) of the layer. A policy with its own proxies
+    /// is for layers that trust the same proxies, or that do not set a client. Any other layer does not build with this
+    /// policy.
     ///
     /// # Examples
     ///
@@ -77,8 +79,8 @@ impl Policy {
 
     /// Sets what happens to requests whose key is [missing or ambiguous](MissingKey).
     ///
-    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without one share
-    /// one counter. With any other key, the policy does not apply to them.
+    /// By default the extractor [decides](crate::key::KeyInfo::missing_key): with an IP key, requests without an
+    /// address share one counter. With any other key, the policy does not apply to requests without the key.
     pub fn missing_key(self, rule: MissingKey) -> Self {
         self.with(|options| options.missing_key = Some(rule))
     }
@@ -86,17 +88,17 @@ impl Policy {
     /// Sets a ban: after a number of denials by this policy within a window, the key is denied for a time.
     ///
     /// A denial by the policy's quota counts, in shadow mode too. A denial by another policy, a list or a missing key
-    /// does not. While a key is banned, all requests that the policy applies to are denied, whatever they cost, and
-    /// take nothing. Clients see in `Retry-After` when it ends. Denied requests call the store as often as without a
-    /// ban. Replaces [`ban_failures`](Self::ban_failures): a policy has one ban.
+    /// does not count. While a key is banned, all requests that the policy applies to are denied, whatever they cost,
+    /// and take nothing. `Retry-After` is the time until the ban ends. Denied requests call the store as often as
+    /// without a ban. Replaces [`ban_failures`](Self::ban_failures): a policy has one ban.
     ///
-    /// A layer does not build with a ban by which clients could get others banned
-    /// ([`KeyInfo`](crate::key::KeyInfo::unforgeable)):
+    /// A layer does not build with a ban if clients could get other clients banned
+    /// ([`KeyInfo`](crate::key::KeyInfo::unforgeable)). This depends on the key:
     ///
     /// - Allowed: the address of the peer, or of a client behind [trusted
     ///   networks](crate::key::ClientIp::trusted_proxies), and what the server has put into the request's extensions.
-    /// - Allowed only if the ban says that keys are [verified](Ban::of_verified_keys) before: a key that clients
-    ///   choose, such as a header or a cookie.
+    /// - Allowed only if the ban declares that keys are [verified](Ban::of_verified_keys) before the layer: a key that
+    ///   clients choose, such as a header or a cookie.
     /// - Allowed: a tuple with a key of the first kind, such as `(key::client_ip(), key::header("x-user"))`, because a
     ///   client can only get itself banned.
     /// - Never allowed: an address of [`trusted_hops`](crate::key::ClientIp::trusted_hops), which any client may send,
@@ -131,21 +133,23 @@ impl Policy {
     ///
     /// A failed request strikes when its response is sent, or when a gRPC call has ended. A request whose client
     /// disconnects before that does not strike. The strike is sent to the store in the background, together with other
-    /// changes, and no response waits for it: requests that run at the same time are allowed. [`ban`](Self::ban), which
-    /// this one replaces, has the rules for keys.
+    /// changes, and no response waits for it. So requests that run at the same time are allowed. [`ban`](Self::ban) has
+    /// the rules for keys. This ban replaces a ban that was set with `ban`.
     ///
-    /// [`Count::failures`] counts every 5xx of the service as well, so an outage would get its clients banned, but
-    /// [nothing that this crate denies](Count#requests-that-are-refused-inside). For logins prefer [`Count::statuses`].
+    /// For logins prefer [`Count::statuses`]. [`Count::failures`] also counts every 5xx of the service, so an outage
+    /// would get its clients banned. It does not count [requests that this crate
+    /// denies](Count#requests-that-are-refused-inside).
     ///
-    /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does,
-    /// because it takes the unit of a request before the service is called, and refunds it if the response does not
-    /// count. So requests in flight alone may use it up. A request that is denied then receives the wait of the quota,
-    /// though the units may return earlier, with the responses.
+    /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does
+    /// bound them, because it takes the unit of a request before the service is called, and refunds the unit if the
+    /// response does not count. So requests in flight alone may use up the quota. A request that is denied then
+    /// receives the wait of the quota, although responses may refund units earlier.
     ///
     /// # Examples
     ///
-    /// A login: at most 5 wrong passwords for each address and account in 10 minutes, also if they are tried in parallel,
-    /// and then a ban of 30 minutes. A second policy by `client_ip` alone limits guesses at many accounts.
+    /// This login allows at most 5 wrong passwords for each address and account in 10 minutes, even if they are tried
+    /// in parallel. Then it bans the address and account for 30 minutes. To limit guesses at many accounts, add a
+    /// second policy by `client_ip` alone.
     ///
     /// ```
     /// use std::convert::Infallible;
@@ -198,9 +202,9 @@ impl Policy {
 
     /// Sets how many units a request takes, instead of 1.
     ///
-    /// A layer does not build with a cost above the capacity, which could never be allowed, or with a cost of 0, unless
-    /// the policy is [`metered`](Self::metered), or denies requests by a ban, a deny list or a missing key. Replaces
-    /// [`cost_by`](Self::cost_by).
+    /// A layer does not build with a cost above the capacity, because no request could ever be allowed. It does not
+    /// build with a cost of 0 either, unless the policy is [`metered`](Self::metered), or denies requests by a ban, a
+    /// deny list or a missing key. Replaces [`cost_by`](Self::cost_by).
     pub fn cost(self, units: u64) -> Self {
         let rule = self.rule.cost(units);
         Self { rule, ..self }.with(|options| options.cost_by = None)
@@ -210,8 +214,8 @@ impl Policy {
     ///
     /// A cost of 0 takes nothing. A cost above the capacity can never be allowed. Replaces [`cost`](Self::cost).
     ///
-    /// If the closure reads a number that the client wrote, never return 0: a client whose requests cost 0 is never
-    /// denied. Return `units.max(1)`, and the largest cost for a value that is no number.
+    /// If the closure reads a number that the client wrote, never return 0, because a client whose requests cost 0 is
+    /// never denied. Return `units.max(1)`, and the largest cost for a value that is not a number.
     ///
     /// # Examples
     ///
@@ -230,9 +234,10 @@ impl Policy {
     /// Sets how many units a request takes, by a closure that may find several costs, such as one in each line of a
     /// header.
     ///
-    /// If it is not certain which of them the application takes, the closure returns an error with the largest cost.
-    /// Then the key of the request is [ambiguous](crate::key::Extracted::Ambiguous), and
-    /// [`missing_key`](Self::missing_key) decides. Replaces [`cost`](Self::cost).
+    /// If the closure cannot know which cost the application uses, it returns an error with the largest cost. Then the
+    /// request is treated as if its key were [ambiguous](crate::key::Extracted::Ambiguous):
+    /// [`missing_key`](Self::missing_key) decides. A policy with a ban denies the request with 400. Replaces
+    /// [`cost`](Self::cost).
     ///
     /// # Examples
     ///
@@ -256,9 +261,9 @@ impl Policy {
 
     /// Settles each request by its real cost.
     ///
-    /// The handler reports it by [`ActualCost`](crate::response::ActualCost) or
+    /// The handler reports the real cost by [`ActualCost`](crate::response::ActualCost) or
     /// [`RateLimitHandle`](crate::RateLimitHandle). The units that are taken before the inner service is called are an
-    /// estimate: the difference is charged or refunded.
+    /// estimate. The difference is charged or refunded.
     pub fn metered(self) -> Self {
         self.settled(|options| options.metered = true)
     }
@@ -277,8 +282,8 @@ impl Policy {
 
     /// Applies the policy only to requests with these methods, instead of all.
     ///
-    /// GET includes HEAD, because axum's handlers of GET respond to both. A layer does not build with no methods, or
-    /// with a standard one that is not in upper case. Replaces the methods that were set before.
+    /// GET includes HEAD, because axum's handlers of GET respond to both. A layer does not build with an empty list of
+    /// methods, or with a standard method that is not in upper case. Replaces the methods that were set before.
     pub fn methods(self, methods: impl IntoIterator<Item = Method>) -> Self {
         self.with(|options| options.scope.methods = Some(methods.into_iter().collect()))
     }
@@ -324,18 +329,18 @@ impl Policy {
 
     /// Counts CORS preflights too, which by default take no units.
     ///
-    /// In all other respects preflights are treated as other requests, because any client can send a request that
-    /// passes for one: a [`deny`](Self::deny) list denies them, an extractor may reject them, and [`MissingKey::Deny`]
-    /// denies preflights without a key.
+    /// In all other respects preflights are treated like other requests, because any client can send a request in the
+    /// form of a preflight. A [`deny`](Self::deny) list denies them, an extractor may reject them, and
+    /// [`MissingKey::Deny`] denies preflights without a key.
     pub fn count_preflights(self) -> Self {
         self.with(|options| options.scope.preflights = true)
     }
 
-    /// Lets CORS preflights pass that have no key, or that the extractor rejects.
+    /// Lets CORS preflights pass even if they have no key, or if the extractor rejects them.
     ///
     /// Browsers send preflights without credentials, so a policy that requires a key denies them. It is better to place
-    /// a CORS layer outside of this one, which responds to them: a request that passes for a preflight may not be one,
-    /// and with this option it reaches the inner service without a key.
+    /// a CORS layer outside of this layer, and let the CORS layer respond to preflights. With this option, any request
+    /// in the form of a preflight reaches the inner service without a key.
     pub fn preflights_without_key(self) -> Self {
         self.with(|options| options.scope.keyless_preflights = true)
     }
@@ -343,23 +348,23 @@ impl Policy {
     /// Sets the allow list, whose clients are never limited.
     ///
     /// A client that is also on the [`deny`](Self::deny) list is denied. A client with an allowed address needs no key.
-    /// Any part of a joined key may have the value of an entry: [`AccessList`] has the rules. A layer does not build
-    /// with an entry that no request can match. A second list adds its entries to the first.
+    /// An entry matches a joined key if any part has the value of the entry. [`AccessList`] has the rules. A layer does
+    /// not build with an entry that no request can match. A second list adds its entries to the first.
     pub fn allow(self, clients: AccessList) -> Self {
         self.with(|options| options.allow = Some(added(options.allow.take(), clients)))
     }
 
     /// Sets the deny list, whose clients are denied with 403 wherever the policy applies.
     ///
-    /// A second list adds its entries to the first. Clients match in the same way as for [`allow`](Self::allow), and
-    /// also if the policy does not count the request, such as a preflight.
+    /// A second list adds its entries to the first. Clients match in the same way as for [`allow`](Self::allow). They
+    /// are denied even if the policy does not count the request, such as a preflight.
     ///
-    /// - A request whose address is not known is denied if the list has addresses, because it may have one of them,
-    ///   unless the list [serves unknown addresses](AccessList::serve_unknown_addresses).
-    /// - A request without a key is denied by its address, by the parts of a joined key that it has, or by the
+    /// - If the list has addresses, a request without a known address is denied, because it may come from one of them.
+    ///   This does not apply if the list [serves unknown addresses](AccessList::serve_unknown_addresses).
+    /// - A request without a key can be denied by its address, by the parts that it has of a joined key, or by the
     ///   [`missing_key`](Self::missing_key) rule.
-    /// - A request whose key is [ambiguous](crate::key::Extracted::Ambiguous) is denied with 400 if the list has
-    ///   values, because its client may be on it.
+    /// - If the list has values, a request with an [ambiguous](crate::key::Extracted::Ambiguous) key is denied with
+    ///   400, because its client may be on the list.
     ///
     /// # Examples
     ///
@@ -403,8 +408,8 @@ impl Policy {
     /// Looks up the quota by the key.
     ///
     /// If the key holds only a hash, the lookup also receives the value that the client sent. If the lookup returns no
-    /// quota, the policy's own applies. Replaces [`tier`](Self::tier), whose rules for changes of a quota apply here
-    /// too. [`TierLookup`] has an example.
+    /// quota, the policy's own quota applies. The rules of [`tier`](Self::tier) for changes of a quota apply here too.
+    /// Replaces `tier`. [`TierLookup`] has an example.
     #[cfg(feature = "lookup")]
     pub fn tier_lookup(self, lookup: TierLookup) -> Self {
         let rule = self.rule.tier_lookup(lookup);
@@ -454,7 +459,7 @@ impl Policy {
     /// Sets shadow mode: the policy decides, counts and logs, but never denies and is not advertised.
     ///
     /// Use it to try a policy on real traffic. Requests that the policy would deny are logged at `info` level, with at
-    /// most ten lines in 10 s. The next line counts the others.
+    /// most ten lines in 10 s. The next line has the number of requests that were not logged.
     pub fn shadow(self) -> Self {
         Self { rule: self.rule.shadow(), ..self }
     }

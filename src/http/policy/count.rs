@@ -1,4 +1,5 @@
-//! Responses that count. A gRPC call reports its failure in trailers, so its head may not decide.
+//! Responses that count. A gRPC call reports its failure in trailers, so the head of its response may not be enough to
+//! decide.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,36 +11,39 @@ use crate::http::grpc;
 
 /// Responses that count. The units of requests with any other response are refunded.
 ///
-/// Units are taken before the inner service is called, so that requests in flight count. Units of responses that do not
-/// count are refunded when the head of the response is known. Only for a gRPC call, the end of the body is awaited. Set
-/// it with [`Policy::count`](crate::Policy::count).
+/// Units are taken before the inner service is called, so that requests in flight count. If a response does not count,
+/// its units are refunded when the head of the response is known. Only gRPC calls may be settled at the end of the
+/// body. Set a count with [`Policy::count`](crate::Policy::count).
 ///
 /// # gRPC
 ///
 /// [`failures`](Self::failures) and [`successes`](Self::successes) use `grpc-status` if a response has it, in its head
 /// or in its trailers: a call with a status other than 0 has failed. A response of type `application/grpc` whose head
-/// has no status is settled when its trailers arrive. If it ends without them, or with an error, it has failed. The
-/// units of a response whose body is not read to its end stay taken, whatever counts. So do the units of a call while
-/// it is in flight.
+/// has no status is settled when its trailers arrive. If the response ends without trailers, or with an error, the call
+/// has failed. If its body is not read to the end, the units stay taken, whatever counts. While a call is in flight,
+/// its units stay taken too.
 ///
 /// [`statuses`](Self::statuses) and [`when`](Self::when) see only the head of a response. Trailers inside the body of
-/// gRPC-Web are not seen: place the layer inside of the one that translates it.
+/// gRPC-Web are not seen, so place this layer inside of the layer that translates gRPC-Web.
 ///
 /// # Requests that are refused inside
 ///
 /// A request that this crate denies inside of the layer is neither a failure nor a success of its client, whatever the
-/// response is: if an inner layer does not call its inner service, if your own layer responds with
-/// [`unavailable`](crate::response::unavailable), for example a load shedder, or if the handler returns
-/// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial). So no ban begins because the service was overloaded.
-/// [`statuses`](Self::statuses) and [`when`](Self::when) count what they name, from any source: `statuses([429])`
-/// counts denials of inner layers.
+/// response is. So no ban begins because the service was overloaded. This crate denies a request inside of the layer
 ///
-/// A service between the layers that builds its own requests or responses has to copy their extensions, by which the
-/// layers recognize denials. Denials of another process are responses like any other.
+/// - if an inner layer does not call its inner service,
+/// - if your own layer, for example a load shedder, responds with [`unavailable`](crate::response::unavailable),
+/// - if the handler returns [`RateLimitHandle::denial`](crate::RateLimitHandle::denial).
+///
+/// [`statuses`](Self::statuses) and [`when`](Self::when) count the responses that they select, from any source:
+/// `statuses([429])` counts denials of inner layers.
+///
+/// A service between the layers that builds its own requests or responses has to copy their extensions, because the
+/// layers recognize denials by them. Denials of another process are responses like any other.
 ///
 /// # Examples
 ///
-/// A response that is not modified does not count:
+/// A response with the status 304 (Not Modified) does not count:
 ///
 /// ```
 /// use http::StatusCode;
@@ -52,11 +56,12 @@ use crate::http::grpc;
 #[must_use]
 pub struct Count(CountBy);
 
-/// In the extensions of a request: an outer layer's policy counts by whether inner layers [deny](DeniedMark) the request.
+/// Marks a request, in its extensions, if the count of an outer layer depends on [denials](DeniedMark) by inner layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AwaitsRefusals;
 
-/// In the extensions of a denial that an outer layer may [await](AwaitsRefusals), or whose request has its handle.
+/// Marks a denial, in its extensions, if an outer layer may [await](AwaitsRefusals) it, or if the request has the
+/// handle of an outer layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedMark {
     Inside,
@@ -76,7 +81,7 @@ enum CountBy {
 }
 
 impl Count {
-    /// Counts all responses, and errors of the inner service. The default of a policy.
+    /// Counts all responses, and errors of the inner service. This is the default of a policy.
     pub fn all() -> Self {
         Self::when(|_| true)
     }
@@ -84,9 +89,9 @@ impl Count {
     /// Counts only failures: client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and
     /// errors of the inner service.
     ///
-    /// Use it against password guessing: a login that responds with 401 counts. So does every other 4xx and 5xx of the
-    /// service, but no response with which this crate [denies](Self#requests-that-are-refused-inside) a request. To
-    /// count 401 only, use [`statuses`](Self::statuses).
+    /// Use it against password guessing: a login that responds with 401 counts. Every other 4xx and 5xx of the service
+    /// counts too. A response with which this crate [denies](Self#requests-that-are-refused-inside) a request does not
+    /// count. To count only 401, use [`statuses`](Self::statuses).
     ///
     /// # Examples
     ///
@@ -105,14 +110,14 @@ impl Count {
     /// Counts only successes.
     ///
     /// Failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and errors of the
-    /// inner service. A request that is [denied inside](Self#requests-that-are-refused-inside) is no success.
+    /// inner service. A request that is [denied inside](Self#requests-that-are-refused-inside) is not a success.
     pub fn successes() -> Self {
         Self(CountBy::Outcome { failed: false })
     }
 
-    /// Counts only responses with these HTTP statuses, also responses of inner layers.
+    /// Counts only responses with these HTTP statuses, including responses of inner layers.
     ///
-    /// Errors of the inner service do not count. A layer does not build with a policy that counts none.
+    /// Errors of the inner service do not count. A layer does not build with an empty list of statuses.
     ///
     /// # Examples
     ///
@@ -127,30 +132,30 @@ impl Count {
         Self(CountBy::Statuses(statuses.into_iter().collect()))
     }
 
-    /// Counts only responses for whose head a closure returns `true`, also responses of inner layers.
+    /// Counts only responses for which a closure over the head returns `true`, including responses of inner layers.
     ///
     /// Errors of the inner service count.
     pub fn when(counts: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         Self(CountBy::Head(Arc::new(counts)))
     }
 
-    /// Counts all requests that no inner layer of this crate denied. The units of the others are refunded.
+    /// Counts all requests that no inner layer of this crate denied. The units of other requests are refunded.
     ///
-    /// So no layer charges for what another one denies. Use it for layers that have to be apart, with authentication in
-    /// between, for example. Policies that can be decided together belong in one layer, which makes one call and has
-    /// nothing to refund.
+    /// So no layer charges for a request that another layer denies. Use this count for layers that have to be separate,
+    /// for example with authentication in between. Policies that can be decided together belong in one layer, which
+    /// makes one call and has nothing to refund.
     ///
-    /// A request is denied by a layer that does not call its inner service: by a policy, a deny list, for a key that is
-    /// missing, ambiguous or rejected, or because no decision could be made. The response does not matter, and may be
-    /// the application's own ([`on_denied`](crate::RateLimitLayer::on_denied)). The same holds for your own layer that
-    /// responds with [`unavailable`](crate::response::unavailable).
+    /// An inner layer denies a request if it does not call its inner service. The cause may be a policy, a deny list, a
+    /// key that is missing, ambiguous or rejected, or that no decision could be made. The response does not matter, and
+    /// may be the application's own ([`on_denied`](crate::RateLimitLayer::on_denied)). Your own layer denies a request
+    /// if it responds with [`unavailable`](crate::response::unavailable).
     ///
-    /// Denials by the inner service count, also by [`RateLimitHandle::denial`](crate::RateLimitHandle::denial), and so
-    /// do errors of the inner service.
+    /// Denials by the inner service count, even with [`RateLimitHandle::denial`](crate::RateLimitHandle::denial).
+    /// Errors of the inner service count too.
     ///
-    /// With this count, too, units are taken until the response is known, and denials of such a policy are not cached. A
-    /// flood of requests that are denied inside is not limited by it: leave it out where the policy has to keep such
-    /// floods from the inner layers.
+    /// As with other counts, units stay taken until the response is known. Denials of such a policy are not cached. The
+    /// policy does not limit a flood of requests that inner layers deny. Do not use this count if the policy has to
+    /// keep such floods from the inner layers.
     ///
     /// # Examples
     ///
@@ -190,7 +195,7 @@ impl Count {
         matches!(&self.0, CountBy::Statuses(statuses) if statuses.is_empty())
     }
 
-    /// `None` if trailers decide. No response is an error of the inner service.
+    /// `None` if trailers decide. Without a `response`, the inner service has returned an error.
     pub(crate) fn counts(&self, response: Option<&Parts>) -> Option<bool> {
         let refused = response.and_then(|response| response.extensions.get::<DeniedMark>());
         match &self.0 {

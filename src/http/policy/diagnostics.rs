@@ -1,8 +1,8 @@
-//! Errors of a policy when a layer is built, and warnings by the first request that shows the cause.
+//! Errors of a policy when a layer is built, and warnings when a first request shows the cause.
 //!
-//! A policy that limits nothing, or denies all, is an error. A policy that does not do what it seems to is a warning,
-//! once for each cause. Warnings have codes, which docs/troubleshooting.md explains. None has a key, an address or the
-//! value of a header, and none changes what is allowed.
+//! A policy that limits nothing, or denies all requests, is an error. A policy that does not do what it seems to do
+//! causes a warning, once for each cause. Warnings have codes, which docs/troubleshooting.md explains. No warning
+//! contains a key, an address or the value of a header, and no warning changes which requests are allowed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +19,7 @@ use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
 impl Policy {
-    /// Empty allow and deny lists are no error, because lists may be computed.
+    /// Empty allow and deny lists are not errors, because lists may be computed.
     pub(crate) fn validate(&self) -> Result<(), Error> {
         let fault = self.slots_fault().or_else(|| self.ban_fault()).or_else(|| self.cost_fault());
         let fault = fault.or_else(|| self.options.scope.fault());
@@ -56,7 +56,8 @@ impl Policy {
         Some(text.to_owned())
     }
 
-    /// Closures and tiers may change the cost, so it is no error then.
+    /// With closures or tiers, a cost above the capacity is not an error, because they may change the cost or the
+    /// capacity.
     fn cost_fault(&self) -> Option<String> {
         let Options { cost_by, unit, tier, metered, deny, count, bans_on, .. } = &self.options;
         let is_fixed = cost_by.is_none() && unit.is_none();
@@ -99,7 +100,7 @@ pub(super) struct PolicyDiagnostics {
 }
 
 impl Policy {
-    /// Replaces the policy in `before` with its name and kind of key, and repeats no warning.
+    /// Continues the policy in `before` that has the same name and kind of key, so that no warning is repeated.
     pub(crate) fn continuing(self, before: &[Self]) -> Self {
         let is_same = |other: &&Self| other.name() == self.name() && other.info().kind == self.info().kind;
         let warned = before.iter().find(is_same).map(|other| Arc::clone(&other.warned));
@@ -151,7 +152,7 @@ impl Policy {
             return;
         };
         let mut others = policies.iter().filter_map(|policy| policy.options.scope.routes.as_ref());
-        // Not logged if the layer has seen a route before: clients may request unknown paths.
+        // Not logged if the layer has seen a route before, because clients may request unknown paths.
         let is_unknown = matched.is_none() && self.warned.had_route.load(Relaxed);
         if is_unknown || others.any(|routes| is_route(parts, routes)) || !is_first(&self.warned.route) {
             return;

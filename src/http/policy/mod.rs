@@ -35,13 +35,14 @@ use crate::limiter::{Rule, RuleKeys};
 /// By default a policy counts all requests together, at 1 unit each. Policies with the same name share their counters
 /// if the store, the key, the algorithm and the window are the same.
 ///
-/// An option that is set again replaces what was set before, also [`routes`](Self::routes), [`methods`](Self::methods)
-/// and [`when`](Self::when). The entries of [`allow`](Self::allow) and [`deny`](Self::deny) add up.
+/// An option that is set again replaces its earlier value. This includes [`routes`](Self::routes),
+/// [`methods`](Self::methods) and [`when`](Self::when). The exceptions are [`allow`](Self::allow) and
+/// [`deny`](Self::deny), because each call adds entries.
 ///
 /// # Examples
 ///
-/// Five failed logins in 15 minutes for each account, from any client. A login has failed if the response is a 4xx or
-/// 5xx:
+/// This policy allows five failed logins in 15 minutes for each account, from any client. A login has failed if the
+/// response is a 4xx or 5xx:
 ///
 /// ```
 /// use std::time::Duration;
@@ -72,11 +73,11 @@ pub struct Policy {
 impl Policy {
     /// Creates a policy that counts all requests together, until a [`key`](Self::key) is set.
     ///
-    /// Choose the key first: without one, a single client can use up the limit of all. By an address
-    /// ([`key::client_ip`]) every request is counted, and by what clients send ([`key::header`], [`key::bearer`], ...)
-    /// only requests that have it, unless [`missing_key`](Self::missing_key) says otherwise. To state that one counter
-    /// for all is meant, use [`key::global`]. [`LiveLayer::explain`](crate::LiveLayer::explain) shows which key a
-    /// request has.
+    /// Choose the key first: without a key, a single client can use up the limit of all clients. A policy by address
+    /// ([`key::client_ip`]) counts every request. A policy by a value that clients send ([`key::header`],
+    /// [`key::bearer`], ...) counts only requests with this value, unless [`missing_key`](Self::missing_key) says
+    /// otherwise. If one counter for all requests is intended, use [`key::global`].
+    /// [`LiveLayer::explain`](crate::LiveLayer::explain) shows which key a request has.
     ///
     /// The name is part of the policy's counters, headers, logs and metrics.
     ///
@@ -112,31 +113,32 @@ impl Policy {
         self.rule.name().as_str()
     }
 
-    /// Returns the quota, where no [`tier`](Self::tier) or lookup chooses another.
+    /// Returns the quota of requests for which no [`tier`](Self::tier) or lookup chooses another quota.
     pub fn quota(&self) -> &Quota {
         self.rule.quota()
     }
 
     /// Returns the policy's rule, for a [`Limiter`](crate::Limiter).
     ///
-    /// The rule has the name, the quota, the cost and the ban, and needs no requests. A tool for
-    /// [operators](crate::Limiter#operators) takes it to see the counters of a service.
+    /// The rule has the name, the quota, the cost and the ban, and does not depend on requests. A tool for
+    /// [operators](crate::Limiter#operators) uses the rule to see the counters of a service.
     pub fn rule(&self) -> &Rule {
         &self.rule
     }
 
     /// Returns the key of requests with this value, for operations on the counters of one client.
     ///
-    /// The value is the address, the header, or what else the policy's [key](Self::key) extracts. Cookies, users, query
-    /// parameters and route parameters are decoded.
+    /// The value is the address, the header or another value that the policy's [key](Self::key) extracts. Cookies,
+    /// users, query parameters and route parameters are decoded.
     ///
-    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set there. Where the layer sets it, use
-    /// the [policy of the layer](crate::LiveLayer::find_policy).
+    /// The key of a [`client_ip`](key::client_ip) has the IPv6 prefix that is set on the `client_ip`. If the layer sets
+    /// the prefix, call this method on the [policy of the layer](crate::LiveLayer::find_policy).
     ///
     /// # Errors
     ///
-    /// If no request has such a key. If the key comes from a closure: make it with [`Key::new`], in the same way as the
-    /// closure. If the key is joined: see [`key_of_parts`](Self::key_of_parts).
+    /// If no request has such a key, if the key comes from a closure, or if the key is joined. For a closure, create
+    /// the key with [`Key::new`], in the same way as the closure. For a joined key, use
+    /// [`key_of_parts`](Self::key_of_parts).
     ///
     /// # Examples
     ///
@@ -162,7 +164,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// See [`key_of`](Self::key_of). Also if there are more parts than values, or fewer.
+    /// If no request has such a key, if a part comes from a closure, or if the number of values is not the number of
+    /// parts.
     ///
     /// # Examples
     ///
@@ -286,7 +289,7 @@ type OfRequest<T> = dyn Fn(&Parts) -> T + Send + Sync;
 #[derive(Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub(crate) struct Options {
-    /// Client of address lists, where the key has no address. The layer's client fills open settings.
+    /// Client of address lists, if the key has no address. The layer's client fills open settings.
     #[cfg(feature = "axum")]
     client: ClientIp,
     /// `None` is the extractor's own rule.
@@ -296,16 +299,16 @@ pub(crate) struct Options {
     advertised: bool,
     pub(crate) metered: bool,
     pub(crate) refund_dropped: bool,
-    /// Counted unit, unless it is requests. A request then takes none.
+    /// Unit that the policy counts, if it does not count requests. A request then takes no units.
     pub(crate) unit: Option<&'static str>,
     pub(crate) scope: Scope,
-    /// Counted responses. Without it all count.
+    /// Responses that count. If `None`, all responses count.
     pub(crate) count: Option<Count>,
-    /// Responses that strike. Without it denials do.
+    /// Responses that strike. If `None`, denials strike.
     pub(crate) bans_on: Option<Count>,
-    /// Quota by the head of a request. `None` of the closure is the policy's own.
+    /// Quota by the head of a request. If the closure returns `None`, the policy's own quota applies.
     tier: Option<Arc<OfRequest<Option<Quota>>>>,
-    /// Requests that may use the rule's reserve. Without it all may.
+    /// Requests that may use the rule's reserve. If `None`, all requests may use it.
     critical: Option<Arc<Predicate>>,
     pub(crate) allow: Option<Arc<AccessList>>,
     pub(crate) deny: Option<Arc<AccessList>>,

@@ -1,7 +1,8 @@
 //! Scope of a policy: the requests that it applies to.
 //!
-//! CORS preflights need more than one kind of [`Terms`]: browsers send them without credentials, and any client can
-//! send a request that passes for one. So they may be uncounted, but must not pass a deny list.
+//! CORS preflights need more than one kind of [`Terms`], because browsers send them without credentials, and because
+//! any client can send a request in the form of a preflight. So preflights may stay uncounted, but a deny list must
+//! still deny them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -74,7 +75,7 @@ impl Scope {
             .or_else(|| routes?.iter().find_map(|route| check_route(route).err()).map(|error| error.to_string()))
     }
 
-    /// For a request without [terms](Self::terms). Runs no closure.
+    /// Explains why a request has no [terms](Self::terms). Runs no closure.
     pub(crate) fn why_not(&self, parts: &Parts) -> Cow<'static, str> {
         if self.methods.as_ref().is_some_and(|methods| !is_listed(&parts.method, methods)) {
             return format!("its methods do not include {}", parts.method).into();
