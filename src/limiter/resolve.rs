@@ -145,7 +145,7 @@ fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
-/// Leaves units exactly where the check is allowed: all units of the cost but one become floor.
+/// Has units left exactly if the check is allowed, because all units of the cost but one become floor.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));

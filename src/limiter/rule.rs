@@ -17,9 +17,9 @@ use crate::store::BanCheck;
 ///
 /// # Shared counters
 ///
-/// A rule and a policy with the same name, or two rules, share their counters where the store, the key, the algorithm and
-/// the window are the same, also in several processes. The limit, the cost and a [ban](Self::ban) may differ. A tool for
-/// [operators](crate::Limiter#operators) sees the counters of a service in this way.
+/// A rule and a policy with the same name, or two rules with the same name, share their counters if the store, the key,
+/// the algorithm and the window are the same, also in several processes. The limit, the cost and a [ban](Self::ban) may
+/// differ. A tool for [operators](crate::Limiter#operators) sees the counters of a service in this way.
 ///
 /// # Examples
 ///
@@ -108,7 +108,7 @@ impl Rule {
         Self { cost: units, ..self }
     }
 
-    /// Sets shadow mode, to try a rule on real traffic: it decides and counts, and never denies.
+    /// Sets shadow mode, to try a rule on real traffic. In shadow mode, the rule decides and counts, and never denies.
     ///
     /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that the rule
     /// would deny takes nothing from it.

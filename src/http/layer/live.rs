@@ -93,8 +93,8 @@ impl LiveLayer {
     ///
     /// # Errors
     ///
-    /// See [`RateLimitLayer::try_policy`]. Also if `policies` is empty and the layer has policies. On an error
-    /// nothing changes. If the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
+    /// See [`RateLimitLayer::try_policy`]. Also if `policies` is empty and the layer has policies. On an error, nothing
+    /// changes. If the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
     /// `replace_client` replaces the client, too.
     ///
     /// # Examples

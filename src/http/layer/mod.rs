@@ -215,8 +215,8 @@ impl RateLimitLayer {
     ///
     /// This saves two allocations for a request of which nothing is settled later.
     ///
-    /// Handlers then cannot read the decision, charge, refund, check or hold slots: they find the handle of an outer
-    /// layer, if that has one. Inner layers do not know of this one, so they may warn that nothing limits a request. An
+    /// Handlers then cannot read the decision, charge, refund, check or hold slots. If an outer layer passes a handle,
+    /// they find that handle. Inner layers do not see this layer, so they may warn that nothing limits a request. An
     /// [`ActualCost`](crate::response::ActualCost) in the extensions of a response is charged as before.
     ///
     /// # Examples
@@ -311,7 +311,7 @@ impl RateLimitLayer {
     }
 
     /// Records each decision in the fields `ratelimit.allowed`, `.source`, `.policy`, `.limit`, `.remaining` and `.key`
-    /// of the current span, which has to declare those that it wants.
+    /// of the current span. The span has to declare the fields that it wants.
     ///
     /// The policy is the [most restrictive](Decision::binding) one. The key follows [`log_keys`](Self::log_keys).
     ///
@@ -422,10 +422,10 @@ impl RateLimitLayer {
     /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies. A runtime must have timers
     /// enabled.
     ///
-    /// A request waits longer in the queue of a leaky bucket, and where its key or its quota is looked up and not
-    /// cached: a [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own
-    /// timeouts, 1 s by default, and all lookups of a request run concurrently. The other policies are peeked at before
-    /// them, and that peek may take a timeout, too.
+    /// A request waits longer in the queue of a leaky bucket, and for a lookup of its key or quota that is not cached.
+    /// A [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own timeouts, 1
+    /// s by default, and all lookups of a request run concurrently. Before the lookups, the layer peeks at the other
+    /// policies, and this peek may take a timeout, too.
     ///
     /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store replies
     /// later, a store with its own timeout, such as a `RedisStore`, refunds the units. With any other store the units
@@ -476,8 +476,8 @@ impl RateLimitLayer {
 
     /// Makes the policies of this layer count other units than requests, named `unit`.
     ///
-    /// This is for a layer around a service that counts the contents of requests or responses. It applies to policies
-    /// that replace the present ones, too.
+    /// This is for a layer around a service that counts the contents of requests or responses. The unit also applies to
+    /// policies that replace the present ones.
     ///
     /// A request takes nothing by itself. The layer peeks at the units left, and writes them to its headers with the
     /// unit (`qu`). The inner service takes units of the [counters](crate::RateLimitHandle::counters) in the handle of
@@ -513,8 +513,8 @@ impl RateLimitLayer {
 
     /// Denies requests that the store allows, by the decision that the closure returns.
     ///
-    /// This is for a layer that counts [in units](Self::in_units), of which a request takes none. A decision that
-    /// allows changes nothing. A second closure replaces the first.
+    /// This is for a layer that counts [in units](Self::in_units), because a request takes no units there. A decision
+    /// that allows changes nothing. A second closure replaces the first.
     ///
     /// # Errors
     ///

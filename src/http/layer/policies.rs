@@ -12,7 +12,7 @@ use crate::http::policy::Policy;
 impl RateLimitLayer {
     /// Adds a policy.
     ///
-    /// Policies of several layers on one store that share a name, key, algorithm and window share their counters.
+    /// If policies of several layers have the same store, name, key, algorithm and window, they share their counters.
     ///
     /// # Panics
     ///
@@ -96,7 +96,7 @@ impl RateLimitLayer {
 
     /// Adds a policy named `ip`, whose key is the client's address.
     ///
-    /// It is the peer's address, unless [`client`](Self::client) sets how it is extracted behind proxies.
+    /// The key is the peer's address, unless [`client`](Self::client) sets how the address is extracted behind proxies.
     ///
     /// # Panics
     ///
@@ -119,8 +119,8 @@ impl RateLimitLayer {
 
     /// Adds a policy named `user`, whose key is `key`.
     ///
-    /// Requests without this key are not limited by it, unless the key is an IP address. To deny them instead, add a
-    /// [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
+    /// The policy does not limit requests without this key, unless the key is an IP address. To deny them instead, add
+    /// a [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
     ///
     /// # Panics
     ///

@@ -194,7 +194,7 @@ where
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Error of a [`ResponseBody`](crate::body::ResponseBody), and of inner layers' bodies that make it.
+/// Error of a [`ResponseBody`](crate::body::ResponseBody), and of the bodies of inner layers that create it.
 ///
 /// Its [source](StdError::source) is the error of the inner body. Both are displayed in the same way.
 ///

@@ -1,7 +1,7 @@
 //! Lookups: keys and quotas that the application looks up asynchronously, by the key of a request.
 //!
-//! Any client can cause a lookup by making up a key, so everything about them is bounded: there is one in flight for
-//! each key, a fixed number in all, each with a timeout, and results are cached, failures too.
+//! Any client can cause a lookup by making up a key, so lookups are bounded. There is one in flight for each key, and a
+//! fixed number in all. Each lookup has a timeout. Results are cached, failures too.
 //!
 //! Callers handle missing results: [`admission`](crate::http) for keys, [`limiter`](crate::limiter) for quotas.
 
