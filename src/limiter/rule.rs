@@ -12,8 +12,8 @@ use crate::store::BanCheck;
 
 /// Named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
-/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. An option that is
-/// set again replaces what was set before.
+/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. If an option is
+/// set again, the last value applies.
 ///
 /// # Shared counters
 ///

@@ -4,14 +4,14 @@
 //! requests have nothing to settle.
 //!
 //! A debt has the units that are owed and the units that the store has taken. A settlement sends the difference.
-//! Charged units are *doubted* until the store replies, because it may cut a charge. If it never replies they stay
-//! doubted: neither charged again nor refunded, so that an error never allows a client more.
+//! Charged units are *doubted* until the store replies, because the store may cut a charge. If the store never replies,
+//! the units stay doubted. They are neither charged again nor refunded, so that an error never allows a client more.
 //!
-//! The units that the store has taken are kept in parts, because a refund has to name when they were taken: a window
-//! may have ended since, or a bucket refilled. So each part keeps the stamp that the store returned with it, and
-//! refunds go from the last part to the first.
+//! The units that the store has taken are kept in parts, because a refund has to name when the units were taken. Since
+//! then, a window may have ended, or a bucket may have refilled. So each part keeps the stamp that the store returned
+//! with it, and refunds go from the last part to the first.
 //!
-//! Strikes are no debts, because a failure that a ban counts is known only from the response. A strike is one
+//! Strikes are not debts, because a failure that a ban counts is known only from the response. A strike is one
 //! settlement, sent in the background together with other changes. A request that is dropped before its response
 //! strikes nothing.
 

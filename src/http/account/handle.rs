@@ -1,8 +1,8 @@
 //! Handles on the limits of a request, for the service.
 //!
-//! A handler takes its handle from the extensions of the request, and charges, refunds or checks by what is known only
-//! now: the size of a result, the account that is logged in to. All of it is part of the request's account, so the
-//! headers of the response agree with it.
+//! A handler takes its handle from the extensions of the request. It charges, refunds or checks by facts that are known
+//! only now, such as the size of a result, or the account of a login. All these changes are part of the request's
+//! account, so the headers of the response show them.
 //!
 //! A request carries only the handle, a pointer, into the service. Its data is made on demand.
 

@@ -10,8 +10,8 @@
 //! store really took. The difference is settled once the response is known, and later when a handle flushes it.
 //! docs/accounts.md has the rules for users.
 //!
-//! Slots are no debts: the account holds them until its response has a body, which holds them from then on. Strikes are
-//! no debts either: policies that ban by failures count them with the response.
+//! Slots are not debts. The account holds them until its response has a body, and the body holds them from then on.
+//! Strikes are not debts either, because policies that ban by failures count them with the response.
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 

@@ -112,7 +112,7 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |_| {})
     }
 
-    /// Removes all policies, so that every request is allowed, until others [replace](Self::replace_policies) them.
+    /// Removes all policies, so that every request is allowed, until you [add](Self::replace_policies) others.
     ///
     /// Requests that are in progress are settled by the policies that allowed them.
     pub fn remove_policies(&self) {

@@ -1,7 +1,7 @@
 //! Methods that add policies to a layer.
 //!
-//! All of them go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can match, is an
-//! error when the layer is built or its policies are replaced, never when a request arrives.
+//! All these methods go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can
+//! match, is an error when the layer is built or its policies are replaced, never when a request arrives.
 
 use super::RateLimitLayer;
 use crate::core::error::built;
@@ -42,8 +42,8 @@ impl RateLimitLayer {
     /// - another policy of the layer has its name, or its key contradicts the [client](Self::client) of the layer,
     /// - no request can match one of its [routes](crate::Policy::routes) or an entry of its
     ///   [lists](crate::policy::AccessList), or it has an empty list of routes or [methods](crate::Policy::methods),
-    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or is 0 and the policy has no other way to deny
-    ///   requests,
+    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or it is 0 and the policy has no other way
+    ///   to deny requests,
     /// - no status [counts](crate::Policy::count), or slots of a [concurrency](crate::Quota::concurrency) are to be
     ///   [metered](crate::Policy::metered) or counted,
     /// - clients could get others [banned](crate::Policy::ban) by its key, or a ban by failures is

@@ -85,7 +85,8 @@ impl Lookup {
         self.raw().and_then(|raw| std::str::from_utf8(raw).ok())
     }
 
-    /// Returns the values of all parts of a tuple's key, in their order, or the only value of another key.
+    /// For the key of a tuple, returns the values of all parts in their order. For any other key, returns its only
+    /// value.
     ///
     /// # Examples
     ///
@@ -105,7 +106,7 @@ impl Lookup {
 }
 
 impl RawValues {
-    /// Keeps at most 64 values. A key from a later value is looked up without it.
+    /// Keeps at most 64 values. A key from a later value is looked up without its value.
     pub(crate) fn push(&mut self, value: impl AsRef<[u8]>) {
         if self.values.len() < MAX_VALUES {
             self.values.push(value.as_ref().into());
