@@ -23,8 +23,7 @@ type Each = SmallVec<[Check; 2]>;
 /// counters of a key, and [`RateLimitHandle::counters`](crate::RateLimitHandle::counters) the counters of a request.
 /// They follow rules that are replaced, but keep the quota of a tier.
 ///
-/// Two values are equal if they have the same counters by the same rules, and the same limiter or layer. Facts about
-/// one then hold for the other.
+/// Two values are equal if they have the same counters by the same rules, and the same limiter or layer.
 ///
 /// # Examples
 ///
@@ -50,7 +49,7 @@ type Each = SmallVec<[Check; 2]>;
 #[must_use]
 pub struct Counters {
     checks: Each,
-    /// `true` where a check has the quota of its rule, and no tier's.
+    /// `true` where a check has the quota of its rule, and not the quota of a tier.
     follows: SmallVec<[bool; 2]>,
     source: Weak<dyn InForce>,
     store: DecidingStore,
@@ -154,7 +153,8 @@ impl fmt::Debug for Counters {
 }
 
 impl Limiter {
-    /// Returns the counters of a key, of which [permits](Counters::permit) take any number of units. It takes nothing.
+    /// Returns the counters of a key. It takes nothing. [Permits](Counters::permit) take any number of units of these
+    /// counters.
     ///
     /// The [cost](crate::Rule::cost) of the rules does not matter. The limiter of a [layer](crate::LiveLayer::limiter)
     /// takes units of all policies that it uses for the key, which count requests. So give messages their own limiter,

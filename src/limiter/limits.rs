@@ -1,8 +1,8 @@
 //! State that all users of the same limits share: rules, a store, and what happens when it fails.
 //!
 //! Layers, services and limiters hold the limits behind an `ArcSwap`, so that rules can be replaced while requests are
-//! in flight. A decision that needs no lookup goes straight to the store. [`Limits::decide`] is for the others: a peek
-//! at the checks that need no lookup, the lookups, and the decision.
+//! in flight. A decision that needs no lookup goes straight to the store. [`Limits::decide`] is for decisions that need
+//! one: it peeks at the checks that need no lookup, runs the lookups, and then decides.
 
 use std::ptr;
 use std::sync::{Arc, Weak};
@@ -28,9 +28,9 @@ pub(crate) struct Limits {
     inner: SharedStore,
     /// `inner` behind a circuit breaker, a timeout and the rule for failures.
     pub(crate) store: Arc<FailureStore>,
-    /// Also covers limits that these replaced.
+    /// Also covers limits that these limits replaced.
     pub(crate) warned: Arc<Warned>,
-    /// Also of limits that these replaced.
+    /// Also covers limits that these limits replaced.
     pub(super) overrides: Arc<OverrideTable>,
     pub(super) source: Weak<dyn InForce>,
 }

@@ -81,13 +81,13 @@ type DecidingStore = Arc<FailureStore>;
 /// - The key is the same: [`Policy::key_of`] makes it. Without the policy,
 ///   [`key::header("x-user")`](crate::key::header) extracts `Key::hashed("header x-user", "ada")`, and with `plain()`
 ///   it is `Key::new("header x-user", "ada")`.
-/// - [`on_failure(OnFailure::Deny)`](Self::on_failure) makes a store that fails an error. By default the tool's own
-///   fallback decides, in which nothing was taken yet.
+/// - With [`on_failure(OnFailure::Deny)`](Self::on_failure), a failure of the store is an error. By default the tool's
+///   own fallback decides, and nothing has been taken from this fallback yet.
 ///
-/// A mistake in the first two is no error, but another counter, which has everything left.
+/// A mistake in the first two points is not an error. It selects another counter, which has all units left.
 ///
 /// [`peek`](Self::peek) shows the remaining units and whether a key is banned. [`reset`](Self::reset) resets its
-/// counters. [`lift_ban`](Self::lift_ban) ends a ban, after which the units are still taken: reset them, too. Other
+/// counters. [`lift_ban`](Self::lift_ban) ends a ban. The units are still taken after that, so reset them, too. Other
 /// processes may deny the key for up to 1 s more, from their [deny cache](crate::store::DenyCache). Nothing lists the
 /// keys that are limited or banned.
 ///
@@ -246,12 +246,12 @@ impl Limiter {
     /// # Errors
     ///
     /// If no policy is for the key: the message lists the kinds that exist. If the store fails,
-    /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a failed store is no error:
-    /// [`Decision::source`] says what decided instead.
+    /// [`OnFailure::Deny`](crate::OnFailure::Deny) is set and a rule is enforced. Otherwise a failed store is not an
+    /// error, and [`Decision::source`] says what decided instead.
     ///
     /// # Cancellation
     ///
-    /// The future can be dropped at any point. If the store allows the check all the same, its units stay taken.
+    /// The future can be dropped at any point. If the store still allows the check, its units stay taken.
     pub async fn check(&self, key: &Key) -> Result<Decision, Error> {
         self.decide(key, None).await
     }
@@ -294,18 +294,18 @@ impl Limiter {
     ///
     /// After a denial it sleeps for [`retry_after`](Decision::retry_after) plus up to a tenth of that, so that many
     /// tasks do not wake at once, and checks again. If the wait would end after the timeout, or no wait can help, it
-    /// returns the error at once. Where the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again
-    /// after 25 ms, then twice as long each time up to that wait, and at the timeout.
+    /// returns the error at once. If the wait is a [guess](Decision::retry_is_guess), as for slots, it checks again
+    /// after 25 ms. Each further pause is twice as long, up to that wait. The last check is at the timeout.
     ///
-    /// The timeout bounds neither the last check, which may take its own [timeout](Self::timeout), nor the
-    /// [delay](Decision::delay) of a queueing leaky bucket, for which an allowed check sleeps as well. Tasks do not
-    /// wait in order: `BackPressureLayer` of the crate `tollgate-shed` queues them.
+    /// The timeout does not bound the last check, which may take its own [timeout](Self::timeout). It also does not
+    /// bound the [delay](Decision::delay) of a queueing leaky bucket, because an allowed check sleeps for this delay as
+    /// well. Tasks do not wait in order: `BackPressureLayer` of the crate `tollgate-shed` queues them.
     ///
     /// # Errors
     ///
     /// If the limits still deny at the end of the timeout, the error [is a denial](Error::is_denied) and has the last
-    /// [decision](Error::decision). All other errors are the same as for [`check`](Self::check): a store that fails is
-    /// not waited for.
+    /// [decision](Error::decision). All other errors are the same as for [`check`](Self::check), because this method
+    /// does not wait for a store that fails.
     ///
     /// # Cancellation
     ///
@@ -340,7 +340,7 @@ impl Limiter {
             let left = timeout.saturating_sub(start.elapsed());
             let mut wait = decision.retry_after();
             if decision.retry_is_guess() && !left.is_zero() {
-                // Poll more often, because a slot may be free at any time, also just before the timeout.
+                // Checks more often, because a slot may become free at any time, even just before the timeout.
                 wait = wait.map(|wait| wait.min(pause).min(left));
                 pause = pause.saturating_mul(2);
             }
@@ -356,8 +356,8 @@ impl Limiter {
 
     /// Returns the remaining units of a key in every rule, without taking anything.
     ///
-    /// A key that was never used has everything left. So has a key of another kind, window or store prefix, because
-    /// these are other counters.
+    /// A key that was never used has all units left. A key of another kind, window or store prefix also has all units
+    /// left, because it has another counter.
     ///
     /// The decision allows unless the key is [banned](crate::Ban). [`Outcome::remaining`](crate::Outcome::remaining) is
     /// 0 where the next unit would be denied. While the store is unavailable, [`OnFailure`](crate::OnFailure) decides
@@ -394,8 +394,8 @@ impl Limiter {
     /// Resets the counters of a key, of every rule, and returns how many counters there were.
     ///
     /// 0 means that the key has taken nothing, or that it is not the key of the service: see
-    /// [operators](Self#operators). A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten: for a
-    /// time more may be in use than the limit.
+    /// [operators](Self#operators). A ban stays: see [`lift_ban`](Self::lift_ban). Slots in use are forgotten, so for a
+    /// time more slots may be in use than the limit.
     ///
     /// It calls the store whether or not the circuit breaker is open, and leaves the local fallback's counters
     /// unchanged. The timeout is the store's own [timeout](crate::store::Capabilities::timeout), if it has one.
@@ -417,7 +417,7 @@ impl Limiter {
         self.adjust(key, Change::Reset).await
     }
 
-    /// Refunds a key up to `units` of every rule, and no more than it has taken.
+    /// Refunds a key up to `units` of every rule, and never more than the key has taken.
     ///
     /// Returns how many rules refunded units. It calls the store in the same way as [`reset`](Self::reset).
     ///

@@ -1,4 +1,4 @@
-//! Plan of one decision: its checks, and those that need a lookup first.
+//! Plan of one decision: its checks, and the checks that need a lookup first.
 //!
 //! Rules are named by their index in the list of all. Checks stay in that order whether or not they need a lookup,
 //! because outcomes are listed in that order. The plan is generic over its lookups, because a layer's lookups also look

@@ -1,9 +1,9 @@
-//! Resolution of a key for each rule, at once or after a lookup: its check and its counter. Also a peek at the checks
-//! that need no lookup.
+//! Resolution of a key for each rule into a check and a counter, at once or after a lookup. This module also peeks at
+//! the checks that need no lookup.
 //!
-//! A flood of denied requests must not become a flood of lookups. So the checks whose keys and quotas are known are
-//! [peeked at](Limits::refusal) first, which takes nothing. Lookups are made only for a request that they would allow.
-//! The peek is built so that its wait is the wait of the check itself, and deny caches can cache its denial.
+//! A flood of denied requests must not become a flood of lookups. So a peek at the checks with known keys and quotas
+//! comes [first](Limits::refusal), and takes nothing. Lookups are made only for a request that these checks would
+//! allow. The peek is built so that its wait is the wait of the check itself, and deny caches can cache its denial.
 
 use std::pin::Pin;
 
@@ -145,7 +145,7 @@ fn may_refuse(check: &Check) -> bool {
     check.mode == Mode::Enforce && (check.cost > 0 || check.is_only_for_ban())
 }
 
-/// Leaves units exactly where the check is allowed: all units of the cost but one become floor.
+/// Has units left exactly if the check is allowed, because all units of the cost but one become floor.
 fn look(check: &Check) -> Check {
     let more = if by_slots(check) { 0 } else { check.cost.saturating_sub(1) };
     let mut look = check.clone().cost(0).floor(check.floor.saturating_add(more));

@@ -12,14 +12,14 @@ use crate::store::BanCheck;
 
 /// Named quota that a [`Limiter`](crate::Limiter) decides by, for any key.
 ///
-/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. An option that is
-/// set again replaces what was set before.
+/// A [`Policy`](crate::Policy) is a rule and the conditions under which it applies to an HTTP request. If an option is
+/// set again, the last value applies.
 ///
 /// # Shared counters
 ///
-/// A rule and a policy with the same name, or two rules, share their counters where the store, the key, the algorithm and
-/// the window are the same, also in several processes. The limit, the cost and a [ban](Self::ban) may differ. A tool for
-/// [operators](crate::Limiter#operators) sees the counters of a service in this way.
+/// A rule and a policy with the same name, or two rules with the same name, share their counters if the store, the key,
+/// the algorithm and the window are the same, also in several processes. The limit, the cost and a [ban](Self::ban) may
+/// differ. A tool for [operators](crate::Limiter#operators) sees the counters of a service in this way.
 ///
 /// # Examples
 ///
@@ -108,7 +108,7 @@ impl Rule {
         Self { cost: units, ..self }
     }
 
-    /// Sets shadow mode, to try a rule on real traffic: it decides and counts, and never denies.
+    /// Sets shadow mode, to try a rule on real traffic. In shadow mode, the rule decides and counts, and never denies.
     ///
     /// Its denials are in [`Decision::outcomes`](crate::Decision::outcomes) and in the metrics. A check that the rule
     /// would deny takes nothing from it.

@@ -1,8 +1,8 @@
 //! Selection of the rules that a key is for.
 //!
 //! A limiter's own rules take any key. A layer's rules are policies, which count keys of one kind. A key of another
-//! kind would be a counter that no request has. Work outside of requests matches no policy for certain requests, unless
-//! the policy is named.
+//! kind would lead to a counter that no request uses. Work outside of requests matches no policy for certain requests,
+//! unless the policy is named.
 
 use std::sync::Arc;
 

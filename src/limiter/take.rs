@@ -32,7 +32,7 @@ impl Permit {
         mem::take(&mut self.slots)
     }
 
-    /// Begins the work with so many units of each rule, and refunds the rest. The returned guard holds the slots.
+    /// Begins the work with `units` of each rule, and refunds the rest. The returned guard holds the slots.
     ///
     /// # Examples
     ///

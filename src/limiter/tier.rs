@@ -12,21 +12,21 @@ use crate::store::MaybeFuture;
 /// Cached, asynchronous lookup of the quota of a key.
 ///
 /// The function receives a [`Lookup`]: the key, and the value that the client sent, because the key may contain only a
-/// hash of it. Without a result in time the quota of the policy or rule applies, or what
-/// [`on_unknown`](Self::on_unknown) sets. The data source of the function is shielded from load:
+/// hash of it. If there is no result in time, the quota of the policy or rule applies, or the rule that
+/// [`on_unknown`](Self::on_unknown) sets. The lookup protects the data source of the function from load:
 ///
 /// - Concurrent requests with the same key share one lookup, which runs to its end even if they are dropped.
-/// - It is made only for requests that no other policy, whose key and quota are known at once, denies. Those policies
-///   are checked first, without taking anything.
+/// - Policies whose key and quota are known at once are peeked at first, which takes nothing. If one of them denies the
+///   request, no lookup is made.
 /// - At most 256 are in flight ([`in_flight`](Self::in_flight)). A request that would need one more gets no result, and
 ///   a warning with the code `lookups_full` is logged, at most once a second.
-/// - It times out after 1 s ([`timeout`](Self::timeout)). A request waits for it for as long, in addition to the
-///   [timeout](crate::RateLimitLayer::timeout) of the decision that follows.
+/// - It times out after 1 s ([`timeout`](Self::timeout)). A request may wait for the lookup and then for the decision,
+///   which has its own [timeout](crate::RateLimitLayer::timeout).
 /// - Results are cached for up to 10,000 keys: quotas for 60 s, `None` for 10 s, and failures (an error, a timeout, a
 ///   panic) for 1 s. A failure is logged as a warning with the code `lookup_failed`, at most once a second. Each
 ///   request without a result counts in `tollgate_unknown_tiers_total` and is logged as `tier_unknown` with its policy,
 ///   at most once a second.
-/// - A result that has expired is used for as long again if the fresh one takes longer than 10 ms, or is not available.
+/// - An expired result is used for another TTL if the fresh result takes longer than 10 ms, or is not available.
 ///
 /// Clones share the cache and the lookups in flight. Outside of a tokio runtime each request makes its own lookup,
 /// without a timeout.

@@ -4,14 +4,14 @@
 //! requests have nothing to settle.
 //!
 //! A debt has the units that are owed and the units that the store has taken. A settlement sends the difference.
-//! Charged units are *doubted* until the store replies, because it may cut a charge. If it never replies they stay
-//! doubted: neither charged again nor refunded, so that an error never allows a client more.
+//! Charged units are *doubted* until the store replies, because the store may cut a charge. If the store never replies,
+//! the units stay doubted. They are neither charged again nor refunded, so that an error never allows a client more.
 //!
-//! The units that the store has taken are kept in parts, because a refund has to name when they were taken: a window
-//! may have ended since, or a bucket refilled. So each part keeps the stamp that the store returned with it, and
-//! refunds go from the last part to the first.
+//! The units that the store has taken are kept in parts, because a refund has to name when the units were taken. Since
+//! then, a window may have ended, or a bucket may have refilled. So each part keeps the stamp that the store returned
+//! with it, and refunds go from the last part to the first.
 //!
-//! Strikes are no debts, because a failure that a ban counts is known only from the response. A strike is one
+//! Strikes are not debts, because a failure that a ban counts is known only from the response. A strike is one
 //! settlement, sent in the background together with other changes. A request that is dropped before its response
 //! strikes nothing.
 
@@ -116,7 +116,8 @@ impl Debts {
         self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
     }
 
-    /// Returns `true` if something is not known yet, and stays.
+    /// Returns `true` if it is not known yet whether the response counts for some debts or strikes, so that these stay
+    /// open.
     pub(super) fn end(
         &mut self,
         gate: &LayerState,
@@ -143,7 +144,7 @@ impl Debts {
         is_open
     }
 
-    /// Returns the slots if the request holds none any more, because no end of a body follows.
+    /// Returns the slots if the request has ended, because no end of a body follows that would release them.
     pub(super) fn hold(&mut self, slots: SlotGuard) -> SlotGuard {
         if self.passed.is_some() {
             return slots;
@@ -337,7 +338,7 @@ impl Debt {
         let (taken, owed) = (self.parts.units(), self.owed);
         let perhaps = taken.saturating_add(self.doubted);
         let may_refuse = self.before.mode() == Mode::Enforce;
-        // The least that was left since the decision, or may be left until the last change.
+        // The fewest units that were left since the decision, or may be left until the last change.
         let after = self.after.as_ref().map_or(u64::MAX, |(after, _)| after.remaining());
         let least = || self.before.remaining().min(after).min(self.shown_with(owed.max(perhaps)).remaining());
         may_refuse && (is_in_flight || owed < taken || owed > perhaps) && least() < self.cost.max(1)
@@ -390,7 +391,7 @@ impl DebtParts {
         self.each.iter().map(|part| part.units).sum()
     }
 
-    /// Merged parts have the older stamp, so that no more is refunded than of the two.
+    /// Merged parts have the older stamp, so that the merged part never refunds more than the two parts would.
     fn add(&mut self, units: u64, stamp: u64) {
         let last = self.last();
         if last.stamp == stamp || units == 0 {
@@ -410,7 +411,7 @@ impl DebtParts {
         (receipt, SmallVec::from_buf([Settlement::new(0, Change::Charge(units))]))
     }
 
-    /// The receipt has all parts, because what a bucket refilled of one depends on those before.
+    /// The receipt has all parts, because how much of one part a bucket has refilled depends on the parts before it.
     fn refund(&mut self, units: u64) -> DebtChange {
         let receipt = Receipt::new(self.store, self.each.iter().cloned());
         let (mut changes, mut left) = (SmallVec::new(), units);

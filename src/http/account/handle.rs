@@ -1,8 +1,8 @@
 //! Handles on the limits of a request, for the service.
 //!
-//! A handler takes its handle from the extensions of the request, and charges, refunds or checks by what is known only
-//! now: the size of a result, the account that is logged in to. All of it is part of the request's account, so the
-//! headers of the response agree with it.
+//! A handler takes its handle from the extensions of the request. It charges, refunds or checks by facts that are known
+//! only now, such as the size of a result, or the account of a login. All these changes are part of the request's
+//! account, so the headers of the response show them.
 //!
 //! A request carries only the handle, a pointer, into the service. Its data is made on demand.
 
@@ -34,10 +34,10 @@ use crate::telemetry::log_bans;
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
-/// It settles the [`metered`](Policy::metered) policies, of outer layers too: the difference to what they took, and to
-/// what the [handle](RateLimitHandle) charged and refunded, is charged or refunded. A charge may exceed the limit by
-/// one capacity at most. 0 refunds everything. A response that does not [count](Policy::count) costs nothing, whatever
-/// its real cost.
+/// It sets the cost for all [`metered`](Policy::metered) policies, of outer layers too, whatever the
+/// [handle](RateLimitHandle) charged and refunded. The layer charges or refunds the difference to the units that the
+/// request has taken. A charge may exceed the limit by one capacity at most. 0 refunds everything. A response that does
+/// not [count](Policy::count) costs nothing, whatever its real cost.
 ///
 /// # Examples
 ///
@@ -60,12 +60,13 @@ pub struct ActualCost(pub u64);
 
 /// Handle on the limits of the current request, from the request's extensions.
 ///
-/// It can be cloned, and used after the head of the response was sent: while a body is streamed, say.
+/// It can be cloned, and used after the head of the response was sent, for example while a body is streamed.
 ///
 /// If layers are nested, it is the handle of the innermost layer, and [`outer`](Self::outer) returns the next one.
 ///
-/// Charges, refunds and checks are settled with the request, and are in the headers of its response if they happened
-/// before them. If the store fails to settle something, that is logged, and neither repeated nor refunded.
+/// Charges, refunds and checks are settled with the request. The headers of the response show them if they happened
+/// before the response. If a settlement fails, the failure is logged, and the settlement is neither repeated nor
+/// refunded.
 ///
 /// # Examples
 ///
@@ -107,7 +108,8 @@ impl RateLimitHandle {
         self.shared.decision.outcomes().iter().any(|outcome| !outcome.is_hidden())
     }
 
-    /// Returns the decision of an outer clone of this layer, once and until the response: further requests count.
+    /// Returns the decision of an outer clone of this layer, once, and only before the response. Further requests are
+    /// counted.
     pub(crate) fn let_in(&self, layer: &SharedGate) -> Option<&Decision> {
         let outside = self.layers().find(|admitted| admitted.gate.limits.are_of(layer))?;
         let is_first = !outside.debts().is_ended && !outside.has_let_in.swap(true, Ordering::Relaxed);
@@ -168,8 +170,8 @@ impl RateLimitHandle {
     /// Charges units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
     /// It changes what the request owes, and sends nothing: the change is settled with the response, or later by
-    /// [`flush`](Self::flush), which a long stream calls as often as others should see it. A charge may exceed the
-    /// limit by one capacity at most. Units that the store does not take are dropped.
+    /// [`flush`](Self::flush). Call `flush` in a long stream as often as other requests should see the charges. A
+    /// charge may exceed the limit by one capacity at most. Units that the store does not take are dropped.
     ///
     /// # Examples
     ///
@@ -189,7 +191,8 @@ impl RateLimitHandle {
     /// Refunds units to every [`metered`](Policy::metered) policy of the request, also of outer layers. Never blocks.
     ///
     /// No more is refunded than was taken and charged. As with [`charge`](Self::charge), the change is settled with the
-    /// response, or later by [`flush`](Self::flush), which a long stream calls as often as others should see it.
+    /// response, or later by [`flush`](Self::flush). Call `flush` in a long stream as often as other requests should
+    /// see the refunds.
     ///
     /// # Examples
     ///
@@ -219,18 +222,18 @@ impl RateLimitHandle {
 
     /// Settles all charges and refunds since the last settlement, of outer layers too, and waits for the store.
     ///
-    /// Requests are settled with their response, and later changes when the last handle is dropped. A long stream calls
-    /// this as often as others should see what it uses. Without changes it does nothing. One settlement of a request is
-    /// in flight at a time, and the next one sends what changed in between.
+    /// Requests are settled with their response, and later changes when the last handle is dropped. Call this in a long
+    /// stream as often as other requests should see the units that the stream uses. Without changes it does nothing.
+    /// One settlement of a request is in flight at a time, and the next one sends what changed in between.
     ///
     /// # Errors
     ///
-    /// If the result of the settlement is not known. It is not sent again: units that were perhaps charged are neither
-    /// charged nor refunded later.
+    /// If the result of the settlement is not known. The settlement is not sent again, and units that it perhaps
+    /// charged are neither charged again nor refunded later.
     ///
     /// # Cancellation
     ///
-    /// Charges and refunds before the first poll are settled, even if the future is dropped then.
+    /// Charges and refunds before the first poll are settled, even if the future is dropped after that poll.
     ///
     /// # Examples
     ///
@@ -259,11 +262,12 @@ impl RateLimitHandle {
     /// Checks one more policy, by a key that is known only now, and takes its fixed cost if the policy allows it.
     ///
     /// The check uses the store of this handle's layer. Do not name policies after what clients send: each name has its
-    /// own metrics. Of the policy, only its name, quota, cost, [`count`](Policy::count), [`metered`](Policy::metered),
-    /// [`refund_dropped`](Policy::refund_dropped), [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow),
-    /// [`ban`](Policy::ban) and [`ban_failures`](Policy::ban_failures) matter here. A ban by failures counts the
-    /// response of this request, for the first 64 checks before it. Ban only keys that no client can choose for
-    /// another. A cost above what the quota holds is always denied, without a [`retry_after`](Decision::retry_after).
+    /// own metrics. Only these parts of the policy matter here: its name, quota, cost, [`count`](Policy::count),
+    /// [`metered`](Policy::metered), [`refund_dropped`](Policy::refund_dropped),
+    /// [`unadvertised`](Policy::unadvertised), [`shadow`](Policy::shadow), [`ban`](Policy::ban) and
+    /// [`ban_failures`](Policy::ban_failures). A ban by failures counts the response of this request, for the first 64
+    /// checks before the response. Ban only keys that no client can choose for another client. A cost above what the
+    /// quota holds is always denied, without a [`retry_after`](Decision::retry_after).
     ///
     /// The units of the first 64 checks before the response are settled with the request, and are in the headers. The
     /// units of later checks are settled with an earlier check of the same key, if there is one. Otherwise only

@@ -10,8 +10,8 @@
 //! store really took. The difference is settled once the response is known, and later when a handle flushes it.
 //! docs/accounts.md has the rules for users.
 //!
-//! Slots are no debts: the account holds them until its response has a body, which holds them from then on. Strikes are
-//! no debts either: policies that ban by failures count them with the response.
+//! Slots are not debts. The account holds them until its response has a body, and the body holds them from then on.
+//! Strikes are not debts either, because policies that ban by failures count them with the response.
 //!
 //! The invariant: a store never refunds more for a request than it took or charged.
 
@@ -217,7 +217,7 @@ impl Shared {
         self.gate.is_metered || debts.has_metered_check
     }
 
-    /// `is_open` if a call settles later. The response has to wait for the result.
+    /// `is_open` is `true` if a call settles later. The response has to wait for the result.
     fn settle(self: &Arc<Self>, mut debts: MutexGuard<'_, Debts>, is_open: bool) -> Option<InTime> {
         let is_in_flight = self.turn.available_permits() == 0;
         // There are no timers outside of a runtime.
@@ -255,7 +255,8 @@ struct SettleTask {
     shared: Arc<Shared>,
     has_turn: bool,
     sent: SmallVec<[PendingChange; 1]>,
-    /// Number of the settlement in flight when it began to wait. Later settlements have its changes.
+    /// Number of the settlement in flight when this one began to wait. Later settlements contain the changes of this
+    /// one.
     after: u64,
 }
 

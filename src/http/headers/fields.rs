@@ -77,12 +77,12 @@ impl Advertised {
     ///
     /// So `q` is never below the capacity, and both are as configured if the window is whole seconds and the burst no
     /// more than the limit. Slots have no window. A calendar has the usual length of its windows: see
-    /// [`of_outcome`](Self::from_outcome).
+    /// [`from_outcome`](Self::from_outcome).
     pub(crate) fn from_quota(quota: &Quota) -> Self {
         Self::over(quota, quota.window())
     }
 
-    /// A calendar has the length of the very window that counts.
+    /// A calendar has the length of the window that counts now.
     pub(crate) fn from_outcome(outcome: &Outcome) -> Self {
         Self::over(outcome.quota(), outcome.window())
     }
@@ -113,11 +113,11 @@ pub(crate) fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0)).min(MAX_INTEGER)
 }
 
-/// Returns `r`, the units left, and `t` in seconds. No `t` if no wait changes `r`, or it is not known when slots are
-/// free.
+/// Returns `r`, the units left, and `t` in seconds. There is no `t` if no wait changes `r`, or if nothing tells when
+/// slots become free.
 ///
-/// If nothing is left, or the request is denied, `t` is its wait. Otherwise it is how long `r` units last at the rate
-/// of the quota, or the time until the window ends, if that is longer.
+/// If nothing is left, or the request is denied, `t` is the wait. Otherwise `t` is how long `r` units last at the rate
+/// of the quota, or the time until the window ends, whichever is longer.
 fn left(outcome: &Outcome, Advertised { q, w }: Advertised) -> (u64, Option<u64>) {
     let r = outcome.remaining().min(q);
     let Some(w) = w else { return (r, None) };

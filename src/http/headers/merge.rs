@@ -1,8 +1,8 @@
 //! Merging with headers that an inner layer or an upstream has set, so that clients see the stricter limit.
 //!
 //! `RateLimit` and `RateLimit-Policy` of this draft are merged as one line. All other forms are only read: older drafts
-//! (`RateLimit: limit=10, remaining=4, reset=7`, `RateLimit-Remaining`), and `X-RateLimit-*` of any kind. If ours is
-//! the stricter limit, they are removed. Otherwise they do not change, and ours is left out.
+//! (`RateLimit: limit=10, remaining=4, reset=7`, `RateLimit-Remaining`), and `X-RateLimit-*` of any kind. If our limit
+//! is stricter, these headers are removed. Otherwise they do not change, and our headers are left out.
 
 use std::cmp::Reverse;
 
@@ -60,15 +60,15 @@ impl Earlier {
                 earlier.has_others |= says_left || suffix.contains("limit") || suffix.contains("reset");
             }
         }
-        // There is a limit, but not its remaining units. Ours is stricter if it is used up, too, because it says for
-        // how long.
+        // The headers have a limit, but not its remaining units. If our limit is used up, too, it is stricter, because
+        // it says for how long.
         if earlier.has_others && !has_left {
             earlier.left = 0;
         }
         earlier
     }
 
-    /// Returns `true` if the value says how much is left. Numbers in quoted names can only make it stricter.
+    /// Returns `true` if the value says how much is left. Numbers in quoted names can only make the result stricter.
     fn read(&mut self, header: &HeaderName, value: &HeaderValue, now: u64) -> bool {
         let mut has_left = false;
         for part in value.as_bytes().split(|byte| matches!(byte, b',' | b';')) {
@@ -90,7 +90,7 @@ impl Earlier {
         (left, Reverse(wait)) < (self.left, Reverse(self.wait))
     }
 
-    /// Returns `false` where clients would read only ours, in place of another form.
+    /// Returns `false` if clients would read only our members, in place of another form.
     pub(super) fn take_members(&self) -> bool {
         self.are_lists && (self.has_list || !self.has_others)
     }

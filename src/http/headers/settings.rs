@@ -38,26 +38,26 @@ pub enum Draft {
 /// | `X-RateLimit-Used` | its units that are not left, with [`used`](Self::used) |
 /// | `X-RateLimit-Resource` | its name, with [`resource`](Self::resource) |
 ///
-/// The binding policy is the one with the fewest units left, where a concurrency is left out if there are others. In a
-/// denial it is the one with the longest wait. It is not known when a request that holds a slot ends, so `Retry-After`
-/// of a concurrency is a guess, 1 s.
+/// The binding policy is the policy with the fewest units left. A concurrency does not bind if there are other
+/// policies. In a denial, the policy with the longest wait binds. Nothing tells when a request that holds a slot ends,
+/// so `Retry-After` of a concurrency is a guess of 1 s.
 ///
-/// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in none
-/// of them.
+/// Policies that are [unadvertised](crate::Policy::unadvertised) or in [shadow mode](crate::Policy::shadow) are in no
+/// header.
 ///
 /// # Headers of inner services
 ///
 /// If the inner service or an upstream has set headers of a limit, no header promises more than the stricter limit. The
-/// stricter limit leaves fewer units, or of as many units has the later reset:
+/// stricter limit leaves fewer units. If both leave as many units, the stricter limit has the later reset:
 ///
 /// - `RateLimit` and `RateLimit-Policy` of this draft get the members of both, except in a denial from inside, which
 ///   does not change.
 /// - Headers of all other forms are compared: older drafts (`RateLimit: limit=10, remaining=4, reset=7`,
-///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. If ours is the stricter limit, they are
-///   removed. Otherwise they do not change, and the units left of ours are not written. The same holds if they cannot
-///   be read.
-/// - Clients take two services with a policy of one name for one policy, so only the stricter is listed, without other
-///   policies of that service: rename one of them.
+///   `RateLimit-Remaining`), and `X-RateLimit-*`, also by the minute or hour. If the limit of this layer is stricter,
+///   these headers are removed. Otherwise they do not change, and the layer does not write its own units left. The same
+///   holds if the headers cannot be read.
+/// - If two services have a policy of the same name, clients take both for one policy. So only the stricter one is
+///   listed, without other policies of its service. Rename one of the two.
 ///
 /// Without the feature `merge-headers` a line of `RateLimit` or `RateLimit-Policy` is taken for one of this draft if it
 /// begins with a quoted name. With it, each member is checked.
@@ -126,7 +126,7 @@ impl RateLimitHeaders {
         Self { dialect: Some(dialect), ..self }
     }
 
-    /// Sets `X-RateLimit-Reset` to count in seconds from the response, instead of in Unix time.
+    /// Sets `X-RateLimit-Reset` to the number of seconds from the response, instead of a Unix time.
     ///
     /// Clients whose clocks are wrong then wait correctly.
     pub fn reset_in_seconds(self) -> Self {
@@ -145,9 +145,9 @@ impl RateLimitHeaders {
 
     /// Adds up to `most` of random jitter to the waits of a denial, instead of none.
     ///
-    /// So clients that were denied together do not retry together. It is rounded down to whole seconds, and is the same
-    /// in all waits of one response. The time in `X-RateLimit-Reset` is no wait. A shorter wait than the header's may
-    /// still be served: the limits themselves do not change.
+    /// So clients that were denied together do not retry together. The jitter is rounded down to whole seconds, and is
+    /// the same in all waits of one response. `X-RateLimit-Reset` has no jitter, because it is not a wait. A client
+    /// that waits for less than the header says may still be served, because the limits themselves do not change.
     ///
     /// # Examples
     ///

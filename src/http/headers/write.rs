@@ -24,8 +24,8 @@ const RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// Returns the headers that a CORS layer has to expose, so that scripts in browsers can read the limits.
 ///
-/// It is all that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it need not change with them. A later
-/// version may have more. The last three are for gRPC-Web calls.
+/// The list has all headers that any [`RateLimitHeaders`](crate::RateLimitHeaders) may send, so it does not depend on
+/// the settings of a layer. A later version may have more headers. The last three are for gRPC-Web calls.
 ///
 /// # Examples
 ///
@@ -74,7 +74,7 @@ impl Rendered {
         Self { configured, mode, is_shown, unit, advertised, limit: number(advertised.q) }
     }
 
-    /// Calendar windows are never rendered before, because they differ in length.
+    /// Calendar windows are never rendered in advance, because they differ in length.
     fn is_of(&self, outcome: &Outcome) -> bool {
         outcome.name_and_quota() == &self.configured
             && self.configured.quota.calendar().is_none()
@@ -215,7 +215,8 @@ impl HeaderWriter {
         field.finish()
     }
 
-    /// Returns the outcome with the least left, without slots if there are others, or the longest wait.
+    /// Returns the outcome with the fewest units left, or in a denial with the longest wait. Slots count only if there
+    /// is no other outcome.
     fn binding<'a>(&self, decision: &'a Decision) -> Option<&'a Outcome> {
         let shown = |outcome: &&Outcome| self.shows(outcome);
         let binding = decision.binding().filter(shown);

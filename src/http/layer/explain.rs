@@ -16,12 +16,12 @@ use crate::store::{Check, MaybeFuture};
 impl LiveLayer {
     /// Explains which policies apply to a request, by which key, at which cost, and why the others do not.
     ///
-    /// It takes nothing, does not call the store and starts no lookup. But an ambiguous key counts in
-    /// `tollgate_ambiguous_keys_total`, and a missing address for a list is logged (`list_without_address`). Closures of policies run,
-    /// too. Extensions that earlier layers insert into a request, such as the route that matched and the address of the
-    /// peer, have to be in `parts`, so call it where the layer is.
+    /// It takes nothing, does not call the store and starts no lookup. It runs the closures of policies. An ambiguous
+    /// key counts in `tollgate_ambiguous_keys_total`, and a missing address for a list is logged
+    /// (`list_without_address`). Extensions that earlier layers insert into a request, such as the route that matched
+    /// and the address of the peer, have to be in `parts`, so call it where the layer is.
     ///
-    /// Keys are shown as stored: secrets are hashed, addresses are not, so show them to operators only.
+    /// Keys are shown as stored. Secrets are hashed, but addresses are not, so show keys to operators only.
     ///
     /// # Examples
     ///
@@ -227,7 +227,8 @@ impl PolicyExplanation {
         self.effect != PolicyEffect::Skips
     }
 
-    /// Returns `true` if the policy denies the request whatever its counter has left, as for a client on a deny list.
+    /// Returns `true` if the policy denies the request whatever its counter has left, for example a client on a deny
+    /// list.
     pub fn denies(&self) -> bool {
         self.effect == PolicyEffect::Refuses
     }

@@ -18,7 +18,7 @@ use crate::store::{BreakerState, OnFailure};
 /// A [`Layer`] whose settings are final, and whose policies can be replaced while it serves.
 ///
 /// Created by [`RateLimitLayer::live`]. All clones share one state with all services, limiters and status services made
-/// from them: methods read what serves, and their changes hold for all of them.
+/// from them. Methods read the state that is in use, and their changes apply to all of these.
 ///
 /// # Examples
 ///
@@ -93,8 +93,8 @@ impl LiveLayer {
     ///
     /// # Errors
     ///
-    /// See [`RateLimitLayer::try_policy`]. Also if `policies` is empty and the layer has policies. On an error
-    /// nothing changes. If the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
+    /// See [`RateLimitLayer::try_policy`]. Also if `policies` is empty and the layer has policies. On an error, nothing
+    /// changes. If the layer's [client](RateLimitLayer::client) trusts proxies, a key that trusts others is an error:
     /// `replace_client` replaces the client, too.
     ///
     /// # Examples
@@ -112,7 +112,7 @@ impl LiveLayer {
         self.replace(policies.into_iter().collect(), |_| {})
     }
 
-    /// Removes all policies, so that every request is allowed, until others [replace](Self::replace_policies) them.
+    /// Removes all policies, so that every request is allowed, until you [add](Self::replace_policies) others.
     ///
     /// Requests that are in progress are settled by the policies that allowed them.
     pub fn remove_policies(&self) {
@@ -126,8 +126,8 @@ impl LiveLayer {
     ///
     /// # Errors
     ///
-    /// See [`replace_policies`](Self::replace_policies). Also if not all policies agree with the client. Then client
-    /// and policies in force stay.
+    /// See [`replace_policies`](Self::replace_policies). Also if a policy contradicts the client. On an error nothing
+    /// changes.
     ///
     /// # Examples
     ///
@@ -239,9 +239,9 @@ impl LiveLayer {
 
     /// Returns a limiter with the same policies, counters and circuit breaker, for work that is not an HTTP request.
     ///
-    /// All its methods use the policies that count keys of the same kind as the given one, wherever they occur: none
-    /// with another kind of key, none for certain routes or methods or with a [`when`](Policy::when), and none whose
-    /// key is a closure. To name policies instead, use [`Limiter::only`]. A key that is for no policy is an error.
+    /// All its methods use the policies that count keys of the same kind as the given key. They leave out policies with
+    /// another kind of key, policies for certain routes or methods or with a [`when`](Policy::when), and policies whose
+    /// key is a closure. To name policies instead, use [`Limiter::only`]. A key that no policy uses is an error.
     /// [`Policy::key_of`] makes keys.
     ///
     /// # Examples

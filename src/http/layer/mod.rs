@@ -129,10 +129,10 @@ impl RateLimitLayer {
 
     /// Sets how the client's address is extracted, instead of taking the peer's address.
     ///
-    /// It holds for allow and deny lists of addresses, for the policy of [`ip`](Self::ip), and for each key
-    /// [`client_ip()`](key::client_ip), also as a part of another key, whether its policy is added before or after.
-    /// Such a key may have its own prefix length, but no other proxies and no other header. Your own closures and
-    /// extractors that read an address do not follow it.
+    /// The setting applies to allow and deny lists of addresses, to the policy of [`ip`](Self::ip), and to each key
+    /// [`client_ip()`](key::client_ip), also as a part of another key. It applies whether a policy is added before or
+    /// after. Such a key may have its own prefix length, but no other proxies and no other header. Your own closures
+    /// and extractors that read an address do not follow it.
     ///
     /// # Panics
     ///
@@ -195,8 +195,8 @@ impl RateLimitLayer {
     /// This is for outer layers that read it from the response, such as a tracing layer. A handler reads the decision
     /// from the [`RateLimitHandle`](crate::RateLimitHandle) of its request, and [`on_denied`](Self::on_denied) receives
     /// it: neither needs this setting. Where layers are nested, the decisions of outer layers
-    /// [follow](crate::Decision::outer) it. A denial by an inner layer without this setting has only the decision of
-    /// this layer, which allowed the request: set it on both.
+    /// [follow](crate::Decision::outer) it. If an inner layer without this setting denies a request, the response has
+    /// only the decision of this layer, which allowed the request. So use this setting on both layers.
     ///
     /// # Examples
     ///
@@ -213,10 +213,10 @@ impl RateLimitLayer {
 
     /// Passes requests on without a [`RateLimitHandle`](crate::RateLimitHandle), for services that do not read it.
     ///
-    /// If nothing of a request is settled later, that saves two allocations.
+    /// This saves two allocations for a request of which nothing is settled later.
     ///
-    /// Handlers then cannot read the decision, charge, refund, check or hold slots: they find the handle of an outer
-    /// layer, if that has one. Inner layers do not know of this one, so they may warn that nothing limits a request. An
+    /// Handlers then cannot read the decision, charge, refund, check or hold slots. If an outer layer passes a handle,
+    /// they find that handle. Inner layers do not see this layer, so they may warn that nothing limits a request. An
     /// [`ActualCost`](crate::response::ActualCost) in the extensions of a response is charged as before.
     ///
     /// # Examples
@@ -236,15 +236,15 @@ impl RateLimitLayer {
     ///
     /// If either is 0, nothing is read.
     ///
-    /// Many clients write all of an upload before they read, and see the response only then. A server closes a
-    /// connection whose request it did not read to its end, which resets it while the client still sends. The response
-    /// is sent at once, and a client that reads it early need not send the rest. A connection whose request was read to
-    /// its end stays open for the next one.
+    /// Many clients write all of an upload before they read, and see the response only then. If a server did not read a
+    /// request to its end, it closes the connection. This resets the connection while the client still sends. The
+    /// response is sent at once, and a client that reads it early need not send the rest. If the request was read to
+    /// its end, the connection stays open for the next one.
     ///
     /// Reading ends early if the client sends nothing for 2 s. A process reads at most 1,024 such bodies at once.
-    /// Further denied requests are treated as with 0. So clients that send slowly for ever keep no more than these
-    /// connections, each for `time` at most. Choose less where connections are few or traffic is expensive, and 0
-    /// behind a proxy that reads whole requests before it passes them on, as nginx does by default.
+    /// Nothing is read of further denied requests. So clients that send slowly for ever keep at most 1,024 connections,
+    /// each for `time` at most. Choose lower values if connections are few or traffic is expensive. Choose 0 behind a
+    /// proxy that reads whole requests before it passes them on, as nginx does by default.
     ///
     /// Nothing is read of a request with `Expect: 100-continue`, nor outside of a tokio runtime, which must have timers
     /// enabled. A graceful shutdown of the server waits for these reads, as for any request: up to `time`.
@@ -265,9 +265,9 @@ impl RateLimitLayer {
 
     /// Logs requests that a policy denies, at `info`.
     ///
-    /// Each policy logs at most ten lines in 10 s, so that a flood stays short. The next line counts the others. By
-    /// default only denials by policies in [shadow mode](Policy::shadow) and the beginnings of bans are logged, in the
-    /// same way. [`log_keys`](Self::log_keys) adds keys.
+    /// Each policy logs at most ten lines in 10 s, so that a flood of denials does not flood the log. The next line has
+    /// the number of denials that were left out. By default only denials by policies in [shadow mode](Policy::shadow)
+    /// and the beginnings of bans are logged, in the same way. [`log_keys`](Self::log_keys) adds keys.
     ///
     /// # Examples
     ///
@@ -311,7 +311,7 @@ impl RateLimitLayer {
     }
 
     /// Records each decision in the fields `ratelimit.allowed`, `.source`, `.policy`, `.limit`, `.remaining` and `.key`
-    /// of the current span, which has to declare those that it wants.
+    /// of the current span. The span has to declare the fields that it wants.
     ///
     /// The policy is the [most restrictive](Decision::binding) one. The key follows [`log_keys`](Self::log_keys).
     ///
@@ -392,7 +392,7 @@ impl RateLimitLayer {
         self.change_failure(|rules| rules.allow_for = time)
     }
 
-    /// Sets how many processes share the limits, instead of 1.
+    /// Sets how many processes share the limits. The default is 1.
     ///
     /// While the store is unavailable, the [fallback](OnFailure::Fallback) of each process allows that share of a
     /// quota, rounded up: 100 units a minute are 34 in each of three processes.
@@ -422,10 +422,10 @@ impl RateLimitLayer {
     /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies. A runtime must have timers
     /// enabled.
     ///
-    /// A request waits longer in the queue of a leaky bucket, and where its key or its quota is looked up and not
-    /// cached: a [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own
-    /// timeouts, 1 s by default, and all lookups of a request run concurrently. The other policies are peeked at before
-    /// them, and that peek may take a timeout, too.
+    /// A request waits longer in the queue of a leaky bucket, and for a lookup of its key or quota that is not cached.
+    /// A [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own timeouts, 1
+    /// s by default, and all lookups of a request run concurrently. Before the lookups, the layer peeks at the other
+    /// policies, and this peek may take a timeout, too.
     ///
     /// If the store does not decide within the timeout, [`on_failure`](Self::on_failure) does. If the store replies
     /// later, a store with its own timeout, such as a `RedisStore`, refunds the units. With any other store the units
@@ -476,8 +476,8 @@ impl RateLimitLayer {
 
     /// Makes the policies of this layer count other units than requests, named `unit`.
     ///
-    /// This is for a layer around a service that counts the contents of requests or responses. It applies to policies
-    /// that replace the present ones, too.
+    /// This is for a layer around a service that counts the contents of requests or responses. The unit also applies to
+    /// policies that replace the present ones.
     ///
     /// A request takes nothing by itself. The layer peeks at the units left, and writes them to its headers with the
     /// unit (`qu`). The inner service takes units of the [counters](crate::RateLimitHandle::counters) in the handle of
@@ -513,8 +513,8 @@ impl RateLimitLayer {
 
     /// Denies requests that the store allows, by the decision that the closure returns.
     ///
-    /// This is for a layer that counts [in units](Self::in_units), of which a request takes none. A decision that
-    /// allows changes nothing. A second closure replaces the first.
+    /// This is for a layer that counts [in units](Self::in_units), because a request takes no units there. A decision
+    /// that allows changes nothing. A second closure replaces the first.
     ///
     /// # Errors
     ///

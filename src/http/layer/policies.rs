@@ -1,7 +1,7 @@
 //! Methods that add policies to a layer.
 //!
-//! All of them go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can match, is an
-//! error when the layer is built or its policies are replaced, never when a request arrives.
+//! All these methods go through [`LayerState::accepts`]: a policy that the store cannot keep, or that no request can
+//! match, is an error when the layer is built or its policies are replaced, never when a request arrives.
 
 use super::RateLimitLayer;
 use crate::core::error::built;
@@ -12,7 +12,7 @@ use crate::http::policy::Policy;
 impl RateLimitLayer {
     /// Adds a policy.
     ///
-    /// Policies of several layers on one store that share a name, key, algorithm and window share their counters.
+    /// If policies of several layers have the same store, name, key, algorithm and window, they share their counters.
     ///
     /// # Panics
     ///
@@ -42,8 +42,8 @@ impl RateLimitLayer {
     /// - another policy of the layer has its name, or its key contradicts the [client](Self::client) of the layer,
     /// - no request can match one of its [routes](crate::Policy::routes) or an entry of its
     ///   [lists](crate::policy::AccessList), or it has an empty list of routes or [methods](crate::Policy::methods),
-    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or is 0 and the policy has no other way to deny
-    ///   requests,
+    /// - its [cost](crate::Policy::cost) is more than its quota ever holds, or it is 0 and the policy has no other way
+    ///   to deny requests,
     /// - no status [counts](crate::Policy::count), or slots of a [concurrency](crate::Quota::concurrency) are to be
     ///   [metered](crate::Policy::metered) or counted,
     /// - clients could get others [banned](crate::Policy::ban) by its key, or a ban by failures is
@@ -96,7 +96,7 @@ impl RateLimitLayer {
 
     /// Adds a policy named `ip`, whose key is the client's address.
     ///
-    /// It is the peer's address, unless [`client`](Self::client) sets how it is extracted behind proxies.
+    /// The key is the peer's address, unless [`client`](Self::client) sets how the address is extracted behind proxies.
     ///
     /// # Panics
     ///
@@ -119,8 +119,8 @@ impl RateLimitLayer {
 
     /// Adds a policy named `user`, whose key is `key`.
     ///
-    /// Requests without this key are not limited by it, unless the key is an IP address. To deny them instead, add a
-    /// [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
+    /// The policy does not limit requests without this key, unless the key is an IP address. To deny them instead, add
+    /// a [`policy`](Self::policy) with [`missing_key`](crate::Policy::missing_key).
     ///
     /// # Panics
     ///

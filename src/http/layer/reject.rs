@@ -28,14 +28,15 @@ use crate::http::response::Denial;
 impl RateLimitLayer {
     /// Sets a closure that builds all responses to denied requests, instead of problem documents.
     ///
-    /// It receives the head of the request and the [`Denial`]: the reason, the status and the wait of the layer's own
-    /// response. `Retry-After`, `Cache-Control: no-store` and the rate limit headers are added to the response, unless
-    /// it has them already. It is not called for [gRPC calls](crate::RateLimit#grpc), for the responses with which a
-    /// [key extractor](crate::key::KeyExtractor) rejects requests, or by
+    /// The closure receives the head of the request and the [`Denial`]: the reason, the status and the wait of the
+    /// layer's own response. The layer adds `Retry-After`, `Cache-Control: no-store` and the rate limit headers, unless
+    /// the response already has them. The closure is not called for [gRPC calls](crate::RateLimit#grpc), for the
+    /// responses with which a [key extractor](crate::key::KeyExtractor) rejects requests, or by
     /// [`RateLimitHandle::denial`](crate::RateLimitHandle::denial).
     ///
-    /// The body must be complete and of known size, like text, JSON and bytes. A streamed body is not waited for: the
-    /// layer then sends its own response, and logs a warning with the code `rejection_streamed`, once a second at most.
+    /// The body must be complete and of known size, like text, JSON and bytes. The layer does not wait for a streamed
+    /// body. Instead it sends its own response, and logs a warning with the code `rejection_streamed`, once a second at
+    /// most.
     ///
     /// # Examples
     ///

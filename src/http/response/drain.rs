@@ -27,8 +27,8 @@ const READ_ANYWAY: u64 = 4_096;
 
 /// Bounds of draining the body of a denied request over HTTP/1, so that its client sees the response.
 ///
-/// [`RateLimitLayer::drain_denied`](crate::RateLimitLayer::drain_denied) has the reasons. It is for your own layers
-/// that respond without calling their inner service. The default is the same as a layer's, 16 MiB in 30 s.
+/// [`RateLimitLayer::drain_denied`](crate::RateLimitLayer::drain_denied) has the reasons. Use it in your own layers
+/// that respond without calling their inner service. The default is the default of a layer, 16 MiB in 30 s.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     max_bytes: u64,
@@ -56,7 +56,7 @@ impl Drain {
         }
         let size = body.size_hint().exact();
         let read = if parts.headers.contains_key(EXPECT) {
-            // Nothing to read: the client sends the body once the server asks for it by reading.
+            // Reads nothing, because the client sends the body only once the server asks for it by reading.
             0
         } else if parts.method != Method::CONNECT && self.spawn(body) {
             self.max_bytes.max(READ_ANYWAY)

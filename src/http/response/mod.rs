@@ -1,7 +1,7 @@
 //! Responses to requests that are not allowed, and the headers that all responses of a layer get.
 //!
-//! gRPC calls get gRPC's statuses, all others a [problem document](problem), or what the application builds. The
-//! headers, `Retry-After` and `Cache-Control` are added to it.
+//! gRPC calls get a gRPC status. All other requests get a [problem document](problem), or the response that the
+//! application builds. The layer adds its headers, `Retry-After` and `Cache-Control` to that response.
 //!
 //! | reason | HTTP | gRPC |
 //! | --- | --- | --- |
@@ -180,10 +180,10 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
 
 /// Returns the response to a request for which there is no capacity.
 ///
-/// It is for your own layers, which do not call their inner service then. The layers of this crate respond in the same
+/// Return it from your own layers instead of calling their inner service. The layers of this crate respond in the same
 /// way if there is no decision. The response is a 503 with a problem document that names `by`, and with `Retry-After`,
-/// at least 1 s. A gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and HEAD the headers alone. By its
-/// extensions, outer layers know that the request was [denied
+/// at least 1 s. A gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and a HEAD request gets only the headers. The
+/// extensions of the response tell outer layers that the request was [denied
 /// inside](crate::policy::Count#requests-that-are-refused-inside).
 ///
 /// # Examples

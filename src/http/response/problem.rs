@@ -2,7 +2,8 @@
 //!
 //! Types are from the IETF's draft for rate limits, `quota-exceeded`, `abnormal-usage-detected` (a ban) and
 //! `temporary-reduced-capacity`, or `about:blank`, which contains no more than the status. Documents are written as
-//! text: names of policies and numbers need no escaping, and a denial should cost little, because a flood causes many.
+//! text, because names of policies and numbers need no escaping, and because a denial should cost little: a flood
+//! causes many denials.
 
 use std::time::Duration;
 
@@ -60,7 +61,7 @@ pub(crate) fn quota_exceeded<'a>(
         text.extend([if index == 0 { "\"" } else { ",\"" }, name, "\""]);
     }
     text.push("]}");
-    // Of the exact size, because another would be allocated again.
+    // Of the exact size, because a text of another size would be allocated again.
     text.concat().into()
 }
 
@@ -96,7 +97,7 @@ fn unit(seconds: u64) -> &'static str {
 }
 
 fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
-    // Of the exact size, because another would be allocated again.
+    // Of the exact size, because a text of another size would be allocated again.
     let mut response = Response::new(text.concat().into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);

@@ -27,9 +27,9 @@ pin_project! {
     ///
     /// The body of a [`StatusService`](crate::status::StatusService) is always one of this crate.
     ///
-    /// It passes on the inner body's frames, and its size hint. Errors are the source of a [`BodyError`]. It may hold
-    /// back the trailers of a gRPC call, for no longer than the layer's timeout, until the store has settled their
-    /// changes.
+    /// It passes on the frames and the size hint of the inner body. An error of the inner body becomes the source of a
+    /// [`BodyError`]. This body may hold back the trailers of a gRPC call until the store has settled their changes,
+    /// for no longer than the layer's timeout.
     ///
     /// It holds the slots of its request until it has ended, failed or been dropped.
     ///
@@ -194,7 +194,7 @@ where
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Error of a [`ResponseBody`](crate::body::ResponseBody), and of inner layers' bodies that make it.
+/// Error of a [`ResponseBody`](crate::body::ResponseBody), and of the bodies of inner layers that create it.
 ///
 /// Its [source](StdError::source) is the error of the inner body. Both are displayed in the same way.
 ///
@@ -207,7 +207,7 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 ///
 /// let error = BodyError::new(io::Error::other("the disk is gone"));
 /// assert!(error.source().is_some_and(|cause| cause.is::<io::Error>()));
-/// // That of a body inside is not wrapped again.
+/// // The error of a nested body is not wrapped again.
 /// assert!(BodyError::new(error).source().is_some_and(|cause| cause.is::<io::Error>()));
 /// ```
 #[derive(Debug)]

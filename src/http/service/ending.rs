@@ -1,8 +1,9 @@
 //! End of a gRPC call, whose trailers have its status.
 //!
-//! A call that is counted by its outcome is settled here: by the status in its trailers, as a failure if it ends
-//! without one, and not at all if its body is dropped before. If the client's next request may depend on the result,
-//! the trailers wait for the store, because the client takes them for the end of the call.
+//! A call that is counted by its outcome is settled here, by the status in its trailers. A call that ends without a
+//! status is settled as a failure. If the body is dropped before its end, nothing is settled. If the client's next
+//! request may depend on the result, the trailers wait for the store, because the client takes them for the end of the
+//! call.
 
 use std::fmt;
 use std::future::Future;

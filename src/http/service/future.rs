@@ -1,9 +1,9 @@
 //! Response future, a state machine.
 //!
-//! A request goes through *admitting* (keys and quotas are looked up, the store decides), for a leaky bucket *queueing*
-//! (it waits in the queue, and then until the inner service is ready again), then *calling* and, if the client's next
-//! request may depend on it, *settling* (the response waits for the store). A request without delay begins in *calling*
-//! if the store decides at once: that path does not allocate.
+//! A request goes through *admitting* (keys and quotas are looked up, the store decides), and for a leaky bucket
+//! through *queueing* (it waits in the queue, and then until the inner service is ready again). Then comes *calling*
+//! and, if the client's next request may depend on the settlement, *settling* (the response waits for the store). A
+//! request without delay begins in *calling* if the store decides at once: that path does not allocate.
 
 use std::fmt;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! The service that a layer makes: it decides before it calls the inner service.
 //!
-//! Readiness is the inner service's alone: a full limit is a response, not back-pressure, because one client must not
-//! make the service unready for others.
+//! The service is ready when its inner service is. A full limit leads to a response, not to back-pressure, because one
+//! client must not make the service unready for others.
 
 use std::fmt;
 use std::mem;

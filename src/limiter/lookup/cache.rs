@@ -48,7 +48,7 @@ pub(crate) struct Lookups<V> {
 struct LookupState<V> {
     settings: LookupConfig,
     results: Cache<Key, CachedResult<V>>,
-    /// Until when a key's stale result is used at once. Not in `results`, so that it evicts none.
+    /// Until when a key's stale result is used at once. It is not in `results`, so that it evicts no result.
     late: Cache<Key, Instant>,
     in_flight: Semaphore,
     full: Lines,
@@ -152,7 +152,8 @@ impl<V: Looked> Lookups<V> {
             return stale.unwrap_or_else(|| CachedResult::new(Err(self.state.full()), Duration::ZERO));
         };
         let look = Arc::clone(&self.look);
-        // A task, because a panic is a failure of the lookup, and the cache would call the function for the next request.
+        // A task, because a panic is a failure of the lookup. Otherwise the cache would call the function for the next
+        // request.
         let found = tokio::spawn(timeout(settings.timeout, async move { look(wanted).await })).await;
         let failure = match found {
             Ok(Ok(Ok(found))) => {

@@ -1,7 +1,7 @@
 //! Lookups: keys and quotas that the application looks up asynchronously, by the key of a request.
 //!
-//! Any client can cause a lookup by making up a key, so everything about them is bounded: there is one in flight for
-//! each key, a fixed number in all, each with a timeout, and results are cached, failures too.
+//! Any client can cause a lookup by making up a key, so lookups are bounded. There is one in flight for each key, and a
+//! fixed number in all. Each lookup has a timeout. Results are cached, failures too.
 //!
 //! Callers handle missing results: [`admission`](crate::http) for keys, [`limiter`](crate::limiter) for quotas.
 
@@ -85,7 +85,8 @@ impl Lookup {
         self.raw().and_then(|raw| std::str::from_utf8(raw).ok())
     }
 
-    /// Returns the values of all parts of a tuple's key, in their order, or the only value of another key.
+    /// For the key of a tuple, returns the values of all parts in their order. For any other key, returns its only
+    /// value.
     ///
     /// # Examples
     ///
@@ -105,7 +106,7 @@ impl Lookup {
 }
 
 impl RawValues {
-    /// Keeps at most 64 values. A key from a later value is looked up without it.
+    /// Keeps at most 64 values. A key from a later value is looked up without its value.
     pub(crate) fn push(&mut self, value: impl AsRef<[u8]>) {
         if self.values.len() < MAX_VALUES {
             self.values.push(value.as_ref().into());
