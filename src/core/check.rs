@@ -209,6 +209,10 @@ impl Check {
         Self { ban: Some(Box::new(ban)), ..self }
     }
 
+    pub(crate) fn overridden(self, is: bool) -> Self {
+        Self { overridden: if is { Overridden::Changed } else { Overridden::No }, ..self }
+    }
+
     pub(crate) fn strikes(&self) -> bool {
         self.ban.as_ref().is_some_and(|ban| ban.counts && (self.cost > 0 || ban.tests))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::core::{Decision, Key, Lines, Mode, Outcome, PolicyName};
+use crate::core::{Decision, Key, Lines, Mode, Outcome, PolicyName, Source};
 use crate::telemetry::log_ban;
 
 /// How keys of clients are logged.
@@ -116,13 +116,25 @@ impl Events {
     #[allow(clippy::cast_precision_loss, reason = "a share of more than 2^53 units need not be exact")]
     fn allowed(&self, decision: &Decision, outcome: &Outcome, share: f64) {
         let remaining = outcome.remaining();
-        if outcome.mode() != Mode::Enforce || remaining as f64 >= share * outcome.quota().capacity() as f64 {
+        // A cached denial, or one by an override, does not know the units left of the other policies.
+        let is_known = !matches!(decision.source(), Source::DenyCache | Source::Override);
+        if !is_known || outcome.is_hidden() || outcome.mode() != Mode::Enforce {
+            return;
+        }
+        if remaining as f64 >= share * outcome.quota().capacity() as f64 {
             return;
         }
         self.lines.near.log(outcome.policy(), |more| {
             let (policy, key, source) = (outcome.policy(), self.key(outcome.key()), decision.source().as_str());
             tracing::info!(code = "near_limit", policy, key, remaining, source, more, "limit is near");
         });
+    }
+
+    /// Logs the bans that began with a decision that a handler asked for.
+    pub(crate) fn bans_began(&self, decision: &Decision) {
+        for outcome in decision.outcomes().iter().filter(|outcome| outcome.has_begun_ban()) {
+            self.ban_began(outcome.policy_name(), outcome.key(), outcome.mode(), outcome.banned_for());
+        }
     }
 
     pub(crate) fn ban_began(&self, policy: &PolicyName, key: &Key, mode: Mode, length: Option<Duration>) {
@@ -133,7 +145,7 @@ impl Events {
         match self.keys {
             LogKeys::Omitted => None,
             LogKeys::Plain => Some(key.as_str().to_owned()),
-            LogKeys::Hashed if Key::is_hash(key.value()) => Some(key.as_str().to_owned()),
+            LogKeys::Hashed if Key::is_hash(key.value()) && !key.value().contains('|') => Some(key.as_str().to_owned()),
             LogKeys::Hashed => Some(Key::hashed(key.kind(), key.value()).as_str().to_owned()),
         }
     }

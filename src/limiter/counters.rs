@@ -8,11 +8,11 @@ use std::sync::{Arc, Weak};
 use smallvec::SmallVec;
 
 use super::limits::{InForce, Limits};
-use super::resolve::looks;
+use super::resolve::{ByOverrides, looks};
 use super::rule::Rule;
 use super::take::Permit;
 use super::{DecidingStore, Limiter};
-use crate::core::{Decision, Error, Key, Lines, PolicyName, Quota};
+use crate::core::{Decision, Error, Key, Lines, Overridden, PolicyName, Quota};
 use crate::store::{Ask, Check, Counter, Settles, Store, StoreDecision};
 
 type Each = SmallVec<[Check; 2]>;
@@ -60,6 +60,11 @@ impl Counters {
     pub(crate) fn new(limits: &Limits, checks: impl IntoIterator<Item = Check>) -> Self {
         let rule_of = |check: &Check| limits.rules.iter().find(|rule| check.counter.policy() == rule.name());
         let kept = |mut check: Check| {
+            // An override may have changed the quota. Each permit applies those in force.
+            if let (true, Some(rule)) = (check.overridden != Overridden::No, rule_of(&check)) {
+                check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
+                check.overridden = Overridden::No;
+            }
             if let (Err(_), Some(rule)) = (has_units(check.counter.policy(), check.counter.quota()), rule_of(&check)) {
                 warn_of_tier(rule.name().as_str());
                 check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());
@@ -121,7 +126,7 @@ impl Counters {
     fn in_force(&self) -> impl Iterator<Item = Check> {
         let limits = self.source.upgrade().map(|source| source.now());
         self.checks.iter().zip(&self.follows).filter_map(move |(check, follows)| match &limits {
-            Some(limits) => by_rules(check, &limits.rules, *follows),
+            Some(limits) => limits.overridden(by_rules(check, &limits.rules, *follows)?),
             None => Some(check.clone()),
         })
     }
@@ -185,7 +190,7 @@ impl Limiter {
         let mut rules = places.iter().map(|place| &limits.rules[*place]);
         rules.try_for_each(|rule| has_units(rule.name(), rule.quota()))?;
         limits.supports_refunds(&places)?;
-        let checks = looks(limits, &places, key).await?;
+        let checks = looks(limits, &places, key, ByOverrides::No).await?;
         checks.iter().try_for_each(|check| has_units(check.counter.policy(), check.counter.quota()))?;
         Ok(Counters::new(limits, checks))
     }

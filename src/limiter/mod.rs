@@ -35,7 +35,7 @@ pub(crate) use self::counters::has_units;
 pub(crate) use self::limits::{InForce, Limits};
 pub use self::overrides::{Effect, Override, Overrides};
 pub(crate) use self::plan::{CheckDraft, PendingCheck, Places, Plan};
-use self::resolve::{counter, looks, plan_for};
+use self::resolve::{ByOverrides, counter, looks, plan_for};
 pub use self::rule::Rule;
 pub(crate) use self::rule::{RuleKeys, Share};
 pub use self::take::Permit;
@@ -386,7 +386,7 @@ impl Limiter {
     /// ```
     pub async fn peek(&self, key: &Key) -> Result<Decision, Error> {
         let limits = &*self.in_force.now();
-        let looks = looks(limits, &self.places(limits, key)?, key).await?;
+        let looks = looks(limits, &self.places(limits, key)?, key, ByOverrides::Yes).await?;
         let looked = limits.store.decide(&looks, Ask::default()).wait().await?;
         Ok(looked.decision)
     }
@@ -484,7 +484,7 @@ impl Limiter {
         if limits.rules.is_empty() {
             limits.warned.no_rules();
         }
-        let plan = plan_for(limits, &self.places(limits, key)?, key, units)?;
+        let plan = plan_for(limits, &self.places(limits, key)?, key, units, ByOverrides::Yes)?;
         let (_, timer, decided) = limits.decide(plan).await?;
         let decision = decided.as_ref().map(|decided| &decided.decision);
         limits.telemetry.decided(timer, decision);

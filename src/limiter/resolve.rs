@@ -16,25 +16,38 @@ use crate::limiter::lookup::RawValues;
 use crate::store::{Ask, AskMode, Check, Counter, MaybeFuture, Receipt, Store, StoreDecision};
 use crate::telemetry::Timer;
 
+/// Whether checks are made with the overrides of the time, or each use applies its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ByOverrides {
+    Yes,
+    No,
+}
+
 /// Fails if a tier is not known, and its rule denies such requests.
 pub(super) fn plan_for<'a>(
     limits: &'a Limits,
     places: &[usize],
     key: &Key,
     units: Option<u64>,
+    overrides: ByOverrides,
 ) -> Result<Plan<Tier<'a>>, Error> {
     let mut plan = Plan::default();
     for &place in places {
         let rule = &limits.rules[place];
+        if overrides == ByOverrides::Yes && (limits.mode(rule).is_none() || limits.exempts(rule, key)) {
+            continue;
+        }
         let draft = CheckDraft::new(place, rule, units.unwrap_or(rule.units()));
         let tier = rule.tiers().map_or(MaybeFuture::Ready(Ok(None)), |lookup| lookup.find(key, RawValues::default));
         match tier {
             MaybeFuture::Ready(found) => {
-                if let Some(check) = limits.check_key(draft, key.clone(), found)? {
+                if let Some(check) = limits.check_key(draft, key.clone(), found, overrides)? {
                     plan.add(place, check);
                 }
             }
-            MaybeFuture::Pending(pending) => plan.pending.push(Tier { limits, draft, key: key.clone(), pending }),
+            MaybeFuture::Pending(pending) => {
+                plan.pending.push(Tier { limits, draft, key: key.clone(), pending, overrides });
+            }
         }
     }
     Ok(plan)
@@ -74,11 +87,17 @@ impl Limits {
         draft: CheckDraft,
         key: Key,
         found: Result<Option<Quota>, Error>,
+        overrides: ByOverrides,
     ) -> Result<Option<Check>, Error> {
-        let mode = self.rules[draft.place].mode();
-        let check =
-            self.check(draft, key, found).or_else(|error| if mode == Mode::Shadow { Ok(None) } else { Err(error) });
-        Ok(check?.and_then(|check| self.overridden(check)))
+        let rule = &self.rules[draft.place];
+        let mode = if overrides == ByOverrides::Yes { self.mode(rule) } else { Some(rule.mode()) };
+        let check = self
+            .check(draft, key, found)
+            .or_else(|error| if mode == Some(Mode::Enforce) { Err(error) } else { Ok(None) });
+        match overrides {
+            ByOverrides::Yes => Ok(check?.and_then(|check| self.overridden(check))),
+            ByOverrides::No => check,
+        }
     }
 }
 
@@ -91,8 +110,13 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
     Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
 }
 
-pub(super) async fn looks(limits: &Limits, places: &[usize], key: &Key) -> Result<SmallVec<[Check; 4]>, Error> {
-    let mut plan = plan_for(limits, places, key, Some(0))?;
+pub(super) async fn looks(
+    limits: &Limits,
+    places: &[usize],
+    key: &Key,
+    overrides: ByOverrides,
+) -> Result<SmallVec<[Check; 4]>, Error> {
+    let mut plan = plan_for(limits, places, key, Some(0), overrides)?;
     plan.look_up().await?;
     Ok(plan.checks)
 }
@@ -102,6 +126,7 @@ pub(super) struct Tier<'a> {
     draft: CheckDraft,
     key: Key,
     pending: Pin<Box<dyn Future<Output = Result<Option<Quota>, Error>> + Send>>,
+    overrides: ByOverrides,
 }
 
 impl PendingCheck for Tier<'_> {
@@ -113,7 +138,7 @@ impl PendingCheck for Tier<'_> {
 
     async fn resolve(&mut self) -> Result<Option<Check>, Error> {
         let found = self.pending.as_mut().await;
-        self.limits.check_key(self.draft.clone(), self.key.clone(), found)
+        self.limits.check_key(self.draft.clone(), self.key.clone(), found, self.overrides)
     }
 }
 
@@ -133,6 +158,7 @@ impl Limits {
         let outcomes = checks.iter().zip(decision.outcomes()).map(|(check, look)| match decision.source() {
             // The outcome of the unit that the peek stands for.
             Source::DenyCache if check.cost > 0 => look.clone(),
+            Source::Override => look.clone(),
             _ => as_decided(check, look),
         });
         let decision = Decision::new(outcomes, decision.source());

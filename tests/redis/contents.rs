@@ -158,7 +158,7 @@ async fn state_more_than_a_window_ahead_counts_as_new_and_is_logged_for_each_alg
         let counter = Counter::new(policy.as_str().try_into().expect("a valid name"), Key::new("user", "ada"), quota);
         let now = clock.now();
         let before = decide(&store, &[Check::new(counter.clone(), 3)]).await.decision;
-        clock.set(now - 3 * quota.window());
+        clock.set(now.saturating_sub(3 * quota.window()));
         let after = decide(&store, &[Check::new(counter, 3)]).await.decision;
         clock.set(now);
         assert_eq!(first_remaining(&after), first_remaining(&before), "{quota}");

@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,10 +11,13 @@ use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, Quota, Redis
 
 use crate::entry::Entry;
 use crate::fleet::{PUBLISHED_EACH, Publisher};
-use crate::source::Source;
+use crate::source::{EntryFile, Source};
 
 /// How often overrides are read.
 const INTERVAL: Duration = Duration::from_secs(1);
+
+/// How often overrides that have not changed are applied.
+const APPLIED_EACH: Duration = Duration::from_secs(5);
 
 /// Overrides and counters of the layers of this process, and of a fleet.
 ///
@@ -29,8 +32,11 @@ struct Inner {
     /// `true` if the last read failed. Kept so that each outage is logged once.
     is_away: Mutex<bool>,
     /// Held while entries are read and applied, so that an older read does not undo a newer one.
-    applying: tokio::sync::Mutex<()>,
+    applying: tokio::sync::Mutex<Applied>,
 }
+
+/// The entries that were applied last, and when.
+type Applied = Option<(BTreeMap<String, Entry>, Instant)>;
 
 /// A policy of a layer, as [`Admin::policies`] lists it.
 #[derive(Clone, Debug, Serialize)]
@@ -48,7 +54,7 @@ pub struct PolicyState {
 
 impl Admin {
     fn new(source: Source) -> Self {
-        let (layers, is_away, applying) = (Vec::new(), Mutex::new(false), tokio::sync::Mutex::new(()));
+        let (layers, is_away, applying) = (Vec::new(), Mutex::new(false), tokio::sync::Mutex::default());
         Self(Arc::new(Inner { source, layers, is_away, applying }))
     }
 
@@ -59,14 +65,14 @@ impl Admin {
 
     /// Keeps overrides in Redis, for all processes whose store has the same prefix.
     ///
-    /// The user of the store also needs `+time +hgetall +hset +hdel +hlen +hexists +pexpire`, on the keys of the prefix.
+    /// The user of the store also needs `+time +hgetall +hset +hdel +hlen +hexists +pexpire +eval`, on the keys of the prefix.
     pub fn redis(store: RedisStore) -> Self {
         Self::new(Source::Redis(store))
     }
 
     /// Keeps overrides in a file, which is created with the first override.
     pub fn file(path: impl Into<PathBuf>) -> Self {
-        Self::new(Source::File(path.into()))
+        Self::new(Source::File(EntryFile::new(path.into())))
     }
 
     /// Adds a layer. From now on, the admin owns the overrides of this layer.
@@ -146,14 +152,16 @@ impl Admin {
     pub async fn set(&self, entry: Entry) -> Result<(), Error> {
         let mut entry = self.0.with_key(entry)?;
         let now = self.0.source.now_ms().await?;
-        entry.end_by(now);
+        entry.end_by(now)?;
         let one = entry.to_override(now)?;
         let mut refused = Error::invalid(format!("there is no layer {:?}", entry.layer));
         for (_, layer) in self.0.layers.iter().filter(|(name, _)| entry.is_for(name)) {
             match layer.overrides().check(&one) {
                 Ok(()) => {
                     self.0.source.set(entry).await?;
-                    return self.0.refresh().await;
+                    // If it cannot be read now, it is read within a second of the store's return.
+                    let _ = self.0.refresh().await;
+                    return Ok(());
                 }
                 Err(error) => refused = error,
             }
@@ -167,8 +175,12 @@ impl Admin {
     ///
     /// If it cannot be written.
     pub async fn remove(&self, entry: Entry) -> Result<bool, Error> {
-        let removed = self.0.source.remove(&self.0.with_key(entry)?.id()).await?;
-        self.0.refresh().await?;
+        // An entry as it is listed can be removed also if no layer has its policy any more.
+        let mut removed = self.0.source.remove(&entry.id()).await?;
+        if !removed {
+            removed = self.0.source.remove(&self.0.with_key(entry)?.id()).await?;
+        }
+        let _ = self.0.refresh().await;
         Ok(removed)
     }
 
@@ -178,7 +190,7 @@ impl Admin {
     ///
     /// If no layer has the policy, the policy makes no such key, or the store fails.
     pub async fn show(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<Decision, Error> {
-        let (limiter, key) = self.0.counter(layer, policy, key)?;
+        let (limiter, key) = self.0.counters(layer, policy, key)?.swap_remove(0);
         limiter.peek(&key).await
     }
 
@@ -188,8 +200,11 @@ impl Admin {
     ///
     /// See [`show`](Self::show).
     pub async fn reset(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
-        let (limiter, key) = self.0.counter(layer, policy, key)?;
-        limiter.reset(&key).await
+        let mut changed = 0;
+        for (limiter, key) in self.0.counters(layer, policy, key)? {
+            changed += limiter.reset(&key).await?;
+        }
+        Ok(changed)
     }
 
     /// Refunds units to a key.
@@ -198,8 +213,11 @@ impl Admin {
     ///
     /// See [`show`](Self::show).
     pub async fn refund(&self, layer: Option<&str>, policy: &str, key: &str, units: u64) -> Result<usize, Error> {
-        let (limiter, key) = self.0.counter(layer, policy, key)?;
-        limiter.refund(&key, units).await
+        let mut changed = 0;
+        for (limiter, key) in self.0.counters(layer, policy, key)? {
+            changed += limiter.refund(&key, units).await?;
+        }
+        Ok(changed)
     }
 
     /// Lifts the ban of a key. Returns the number of policies that had a ban or strikes.
@@ -208,8 +226,11 @@ impl Admin {
     ///
     /// See [`show`](Self::show). If the policy has no ban.
     pub async fn lift_ban(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
-        let (limiter, key) = self.0.counter(layer, policy, key)?;
-        limiter.lift_ban(&key).await
+        let mut changed = 0;
+        for (limiter, key) in self.0.counters(layer, policy, key)? {
+            changed += limiter.lift_ban(&key).await?;
+        }
+        Ok(changed)
     }
 }
 
@@ -221,7 +242,7 @@ impl fmt::Debug for Admin {
 
 impl Inner {
     async fn refresh(&self) -> Result<(), Error> {
-        let _applying = self.applying.lock().await;
+        let mut applied = self.applying.lock().await;
         let read = self.source.read().await;
         let was_away = {
             let mut is_away = self.is_away.lock().unwrap_or_else(PoisonError::into_inner);
@@ -240,7 +261,12 @@ impl Inner {
         if was_away {
             tracing::info!(code = "overrides_available", "overrides are read again");
         }
-        self.apply(&entries, now);
+        // Policies that were replaced may accept what others did not.
+        let is_old = applied.as_ref().is_none_or(|(last, at)| *last != entries || at.elapsed() >= APPLIED_EACH);
+        if is_old {
+            self.apply(&entries, now);
+            *applied = Some((entries, Instant::now()));
+        }
         Ok(())
     }
 
@@ -255,27 +281,34 @@ impl Inner {
         self.layers.iter().filter(move |(other, _)| name.is_none_or(|name| name == other)).map(|(_, layer)| layer)
     }
 
-    /// Replaces the value that a client sends by the whole key.
+    /// Turns the value that a client sends into a whole key. Fails if layers make different keys of it.
     fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
-        if let (Some(policy), Some(key)) = (entry.policy.clone(), &mut entry.key) {
-            let layer = self.layers(entry.layer.as_deref()).find(|layer| layer.find_policy(&policy).is_some());
-            if let Some(layer) = layer {
-                key_of(layer, &policy, key)?.as_str().clone_into(key);
+        if let (Some(policy), Some(text)) = (&entry.policy, &entry.key) {
+            let layers = self.layers(entry.layer.as_deref()).filter(|layer| layer.find_policy(policy).is_some());
+            let keys = layers.map(|layer| key_of(layer, policy, text)).collect::<Result<BTreeSet<Key>, Error>>()?;
+            if keys.len() > 1 {
+                return Err(Error::invalid(format!("layers make different keys of {text:?}: name the layer")));
+            }
+            if let Some(key) = keys.first() {
+                entry.key = Some(key.as_str().to_owned());
             }
         }
         Ok(entry)
     }
 
-    /// Turns the fallback off, because nothing was taken from the fallback's counters.
-    fn counter(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<(Limiter, Key), Error> {
-        let found = self.layers(layer).find(|layer| layer.find_policy(policy).is_some());
-        let Some(layer) = found else {
-            let all: Vec<String> =
-                self.layers(layer).flat_map(LiveLayer::policies).map(|one| one.name().to_owned()).collect();
-            return Err(Error::invalid(format!("no policy has the name {policy:?}; there are {all:?}")));
+    /// The counters of all layers that have the policy, at least one, without the fallback, in which nothing was taken.
+    fn counters(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<Vec<(Limiter, Key)>, Error> {
+        let found = self.layers(layer).filter(|layer| layer.find_policy(policy).is_some());
+        let counter = |layer: &LiveLayer| {
+            Ok((layer.limiter().only([policy])?.on_failure(OnFailure::Deny), key_of(layer, policy, key)?))
         };
-        let limiter = layer.limiter().only([policy])?.on_failure(OnFailure::Deny);
-        Ok((limiter, key_of(layer, policy, key)?))
+        let counters = found.map(counter).collect::<Result<Vec<_>, Error>>()?;
+        if counters.is_empty() {
+            let policies = self.layers(layer).flat_map(LiveLayer::policies);
+            let all: Vec<String> = policies.map(|policy| policy.name().to_owned()).collect();
+            return Err(Error::invalid(format!("no policy has the name {policy:?}; there are {all:?}")));
+        }
+        Ok(counters)
     }
 }
 

@@ -66,10 +66,17 @@ impl Entry {
     }
 
     /// Turns the seconds of a request into an end.
-    pub(crate) fn end_by(&mut self, now_ms: u64) {
+    pub(crate) fn end_by(&mut self, now_ms: u64) -> Result<(), Error> {
         if let Some(seconds) = self.for_seconds.take() {
+            if seconds == 0 || self.until_ms.is_some() {
+                return Err(Error::invalid("for_seconds must be at least 1, and not beside until_ms"));
+            }
             self.until_ms = Some(now_ms.saturating_add(seconds.saturating_mul(1_000)));
         }
+        if self.until_ms.is_some_and(|until| until <= now_ms) {
+            return Err(Error::invalid("until_ms is over already"));
+        }
+        Ok(())
     }
 
     /// Entries of the same kind for the same target have the same ID, and replace each other.

@@ -3,11 +3,11 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tollgate::deadpool_redis::redis::{FromRedisValue, Value, cmd};
+use tollgate::deadpool_redis::redis::cmd;
 use tollgate::{Ban, Decision, Error, Key, Limiter, LiveLayer, OnFailure, Policy, Quota, RedisStore, Rule};
 
 use crate::entry::Entry;
-use crate::source::{Source, is_number, redis_ms};
+use crate::source::{Source, hash, is_number, redis_ms};
 
 /// How often a process publishes its policies.
 pub(crate) const PUBLISHED_EACH: Duration = Duration::from_secs(10);
@@ -116,7 +116,7 @@ impl Fleet {
     pub async fn set(&self, entry: Entry) -> Result<(), Error> {
         let mut entry = self.with_key(entry).await?;
         let now = self.source.now_ms().await?;
-        entry.end_by(now);
+        entry.end_by(now)?;
         drop(entry.to_override(now)?);
         self.source.set(entry).await
     }
@@ -127,6 +127,10 @@ impl Fleet {
     ///
     /// See [`set`](Self::set).
     pub async fn remove(&self, entry: Entry) -> Result<bool, Error> {
+        // An entry as it is listed can be removed also if no process has its policy any more.
+        if self.source.remove(&entry.id()).await? {
+            return Ok(true);
+        }
         self.source.remove(&self.with_key(entry).await?.id()).await
     }
 
@@ -276,10 +280,7 @@ fn policies_key(store: &RedisStore) -> String {
 /// Reads what processes have published, and drops those that are gone.
 async fn live_processes(store: &RedisStore) -> Result<Vec<(String, Process)>, Error> {
     let key = policies_key(store);
-    let is_hash = |reply: &Value| matches!(reply, Value::Array(_) | Value::Map(_));
-    let fields = store.command_checked(cmd("HGETALL").arg(&key), is_hash).await?;
-    let fields: Vec<(String, String)> =
-        FromRedisValue::from_redis_value(fields).map_err(|error| Error::store("no hash of texts", error))?;
+    let fields = hash(store, &key).await?;
     let now = redis_ms(store).await?;
     let (mut live, mut gone) = (Vec::new(), cmd("HDEL"));
     gone.arg(&key);

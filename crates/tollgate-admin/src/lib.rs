@@ -6,16 +6,19 @@
 //! second. The process that writes an override applies it at once. While Redis is unavailable, the last known overrides
 //! stay in force until they end. The clock of Redis decides when an override ends.
 //!
-//! [`Admin::file`] keeps them in a file that several processes of one host may share, and [`Admin::local`] keeps them
-//! in this process alone. An `Admin` owns the overrides of its layers. It replaces the overrides that the program sets
-//! by [`LiveLayer::overrides`](tollgate::LiveLayer::overrides).
+//! [`Admin::file`] keeps them in a file that several processes of one host may share. If two of them write at once, one
+//! change may be lost. [`Admin::local`] keeps overrides in this process alone.
+//!
+//! An `Admin` owns the overrides of its layers. It replaces the overrides that the program sets by
+//! [`LiveLayer::overrides`](tollgate::LiveLayer::overrides).
 //!
 //! # Routes
 //!
 //! Every request to [`Admin::router`] has to pass the guard. All bodies are JSON. An error is `{"error": "what is
-//! wrong"}` with 400, or with 503 if the store failed. If axum cannot read the JSON of a request, its own response has
-//! the error as text. Without a `layer`, an override is for all layers that have the policy, and counters are those of
-//! the first layer that has it.
+//! wrong"}` with 400, or with 503 if the store failed. Without a `layer`, a request is for all layers that have the
+//! policy. `GET /counters` shows the first of them.
+//!
+//! Nest the router below a path. If you merge it, its guard also answers all unknown paths of the app.
 //!
 //! | route | does |
 //! | --- | --- |

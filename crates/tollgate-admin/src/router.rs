@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use axum::extract::{Query, Request, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{FromRequest, Query, Request, State};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -8,8 +9,9 @@ use axum::{Json, Router};
 use http::StatusCode;
 use http::request::Parts;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tollgate::Decision;
+use tollgate::{Decision, Error};
 
 use crate::admin::{Admin, PolicyState};
 use crate::entry::Entry;
@@ -54,7 +56,7 @@ impl Admin {
             async move {
                 let (parts, body) = request.into_parts();
                 if !guard(&parts) {
-                    return (StatusCode::FORBIDDEN, Json(json!({ "error": "not allowed" }))).into_response();
+                    return error(StatusCode::FORBIDDEN, "not allowed");
                 }
                 next.run(Request::from_parts(parts, body)).await
             }
@@ -66,7 +68,8 @@ impl Admin {
             .route("/counters/reset", post(reset))
             .route("/counters/refund", post(refund))
             .route("/counters/lift-ban", post(lift_ban))
-            .fallback(async || StatusCode::NOT_FOUND)
+            .fallback(async || error(StatusCode::NOT_FOUND, "no such route"))
+            .method_not_allowed_fallback(async || error(StatusCode::METHOD_NOT_ALLOWED, "no such method"))
             .with_state(self.clone())
             .layer(from_fn(pass))
     }
@@ -80,31 +83,51 @@ async fn overrides(State(admin): State<Admin>) -> Result<Json<Vec<Entry>>, Faile
     Ok(Json(admin.overrides().await?))
 }
 
-async fn set(State(admin): State<Admin>, Json(entry): Json<Entry>) -> Result<Json<Vec<Entry>>, Failed> {
+async fn set(State(admin): State<Admin>, Body(entry): Body<Entry>) -> Result<Json<Vec<Entry>>, Failed> {
     admin.set(entry).await?;
     Ok(Json(admin.overrides().await?))
 }
 
-async fn remove(State(admin): State<Admin>, Json(entry): Json<Entry>) -> Result<Json<Value>, Failed> {
+async fn remove(State(admin): State<Admin>, Body(entry): Body<Entry>) -> Result<Json<Value>, Failed> {
     Ok(Json(json!({ "removed": admin.remove(entry).await? })))
 }
 
-async fn show(State(admin): State<Admin>, Query(of): Query<Counter>) -> Result<Json<Decision>, Failed> {
+async fn show(
+    State(admin): State<Admin>,
+    of: Result<Query<Counter>, QueryRejection>,
+) -> Result<Json<Decision>, Failed> {
+    let Query(of) = of.map_err(|error| Error::invalid(error.body_text()))?;
     Ok(Json(admin.show(of.layer.as_deref(), &of.policy, &of.key).await?))
 }
 
-async fn reset(State(admin): State<Admin>, Json(of): Json<Counter>) -> Result<Response, Failed> {
+async fn reset(State(admin): State<Admin>, Body(of): Body<Counter>) -> Result<Response, Failed> {
     changed(admin.reset(of.layer.as_deref(), &of.policy, &of.key).await)
 }
 
-async fn refund(State(admin): State<Admin>, Json(of): Json<Counter>) -> Result<Response, Failed> {
+async fn refund(State(admin): State<Admin>, Body(of): Body<Counter>) -> Result<Response, Failed> {
     changed(admin.refund(of.layer.as_deref(), &of.policy, &of.key, of.units.unwrap_or(1)).await)
 }
 
-async fn lift_ban(State(admin): State<Admin>, Json(of): Json<Counter>) -> Result<Response, Failed> {
+async fn lift_ban(State(admin): State<Admin>, Body(of): Body<Counter>) -> Result<Response, Failed> {
     changed(admin.lift_ban(of.layer.as_deref(), &of.policy, &of.key).await)
 }
 
-fn changed(count: Result<usize, tollgate::Error>) -> Result<Response, Failed> {
+fn changed(count: Result<usize, Error>) -> Result<Response, Failed> {
     Ok(Json(json!({ "changed": count? })).into_response())
+}
+
+fn error(status: StatusCode, text: &str) -> Response {
+    (status, Json(json!({ "error": text }))).into_response()
+}
+
+/// A body in JSON.
+struct Body<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Failed;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failed> {
+        let read = Json::<T>::from_request(request, state).await;
+        read.map(|Json(value)| Self(value)).map_err(|error| Failed(Error::invalid(error.body_text())))
+    }
 }

@@ -169,7 +169,7 @@ impl Outcome {
         Self { standing, mark: if began { Mark::BanBegan } else { self.mark }, ..self }
     }
 
-    pub(super) fn to_hidden(&self) -> Self {
+    pub(crate) fn to_hidden(&self) -> Self {
         Self { hidden: true, ..self.clone() }
     }
 

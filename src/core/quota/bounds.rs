@@ -32,8 +32,9 @@ impl Quota {
     /// Multiplies limit and capacity, within the bounds of the algorithm. Those of a long sliding log stay as they are.
     #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss, reason = "bounded")]
     pub(crate) fn scaled(self, factor: f64) -> Self {
-        let scale = |units: u64, most: u64| ((units as f64 * factor).round() as u64).clamp(1, most.max(units));
-        let limit = scale(self.limit, self.algorithm.most_units(self.window));
+        let scale = |units: u64, most: u64| ((units as f64 * factor).round() as u64).clamp(1, most);
+        // A long sliding log is longer than others.
+        let limit = scale(self.limit, self.algorithm.most_units(self.window).max(self.limit));
         let scaled = self.with_units(limit, limit);
         match self.facts().capacity {
             Capacity::Burst => scaled.with_units(limit, scale(self.capacity, scaled.most_capacity())),

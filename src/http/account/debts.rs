@@ -213,7 +213,7 @@ impl Strike {
         // The check of a policy has a ban unless clients share its key.
         let on = policy.options().bans_on.as_ref().filter(|_| outcome.has_ban())?.clone();
         let (rule, receipt) = (policy.rule(), Receipt::new(store, [taken.clone()]));
-        Some(Self { on, ban: rule.banning()?, policy: rule.name().clone(), mode: rule.mode(), receipt })
+        Some(Self { on, ban: rule.banning()?, policy: rule.name().clone(), mode: outcome.mode(), receipt })
     }
 
     fn send(self, gate: &LayerState) {
@@ -286,7 +286,7 @@ impl Debt {
     pub(super) fn look(&self) -> Check {
         let (key, floor) = self.parts.key_and_floor();
         let counter = Counter::from_limit(self.before.name_and_quota().clone(), key.clone());
-        Check::new(counter, 0).floor(floor).mode(self.before.mode())
+        Check::new(counter, 0).floor(floor).mode(self.before.mode()).overridden(self.before.is_overridden())
     }
 
     pub(super) fn is_delayed(&self) -> bool {

@@ -25,12 +25,11 @@ use smallvec::SmallVec;
 
 use super::Shared;
 use super::debts::Debt;
-use crate::core::{Decision, Error, Key};
+use crate::core::{Decision, Error, Key, Source};
 use crate::http::gate::SharedGate;
 use crate::http::policy::{DeniedMark, Policy};
 use crate::limiter::{CheckDraft, Counters};
 use crate::store::{Ask, SlotGuard, Store, StoreDecision};
-use crate::telemetry::log_bans;
 
 /// The real cost of a request in units, for the extensions of its response.
 ///
@@ -300,11 +299,14 @@ impl RateLimitHandle {
         policy.check_kind(key)?;
         limits.supports(iter::once(rule))?;
         let check = CheckDraft::new(0, rule, rule.units()).check(rule, key.clone());
+        let Some(check) = limits.overridden(check) else { return Ok(Decision::new([], Source::Override)) };
         let timer = limits.telemetry.start();
         let decided = limits.store.decide(&[check], Ask::default()).wait().await;
         let decision = decided.as_ref().map(|decided| &decided.decision);
         limits.telemetry.decided(timer, decision);
-        log_bans(decision);
+        if let Ok(decision) = decision {
+            self.shared.gate.events.bans_began(decision);
+        }
         let StoreDecision { mut decision, receipt } = decided?;
         if !policy.is_shown() {
             decision = decision.hidden();

@@ -66,7 +66,7 @@ impl<'a> PolicyResolver<'a> {
     fn resolve_ban(self, parts: &Parts) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
-        if !bans || policy.rule().mode() != Mode::Enforce || is_preflight(parts) {
+        if !bans || !self.gate.limits.may_enforce(policy.rule()) || is_preflight(parts) {
             return Resolved::Skip(Skip::Scope);
         }
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
@@ -179,6 +179,9 @@ impl<'a> PolicyResolver<'a> {
         if keyless.ambiguous_cost {
             return self.ambiguous_cost(keyless);
         }
+        if self.gate.limits.exempts(policy.rule(), &key) {
+            return Resolved::Skip(Skip::Override);
+        }
         // A peek at a ban needs no tier, because a ban belongs to the key and not to its quota.
         let lookup = policy.rule().tiers().filter(|_| !keyless.draft.only_ban);
         let Some(lookup) = lookup else { return self.check(keyless.draft, key) };
@@ -265,7 +268,7 @@ impl PolicyResolver<'_> {
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
-        if policy.refuses_by_key(keyless.terms) {
+        if policy.refuses_by_key(keyless.terms) || self.gate.limits.denies_a_key(policy.rule()) {
             return Resolved::refused(Refusal::Ambiguous);
         }
         if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
@@ -275,7 +278,8 @@ impl PolicyResolver<'_> {
     /// client may escape its ban.
     fn ambiguous_cost(self, keyless: Keyless) -> Resolved {
         self.note_ambiguous("a request has an ambiguous cost");
-        if self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {
+        let denies = self.gate.limits.denies_a_key(self.policy.rule());
+        if denies || self.policy.rule().banning().is_some() || self.policy.rule_for_missing_key() == MissingKey::Deny {
             return Resolved::refused(Refusal::Ambiguous);
         }
         self.check_ambiguous(keyless)

@@ -52,7 +52,11 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
         Resolved::Check(check) => {
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
             mode = check.mode;
-            let effect = if check.is_only_for_ban() { PolicyEffect::Skips } else { PolicyEffect::Counts };
+            let effect = match check.overridden {
+                Overridden::Denied(_) => PolicyEffect::Refuses,
+                _ if check.is_only_for_ban() => PolicyEffect::Skips,
+                _ => PolicyEffect::Counts,
+            };
             (effect, why_checked(&check, policy).map(Into::into))
         }
         Resolved::Skip(Skip::Scope) => (PolicyEffect::Skips, Some(policy.options().scope.why_not(parts))),

@@ -113,6 +113,11 @@ impl Limits {
         if let Some((_, Effect::Scale(factor), _)) = found.quota {
             let quota = check.counter.quota().scaled(factor);
             check.counter = check.counter.with_quota(quota);
+            // The floor is a share of the quota.
+            let rule = self.rules.iter().find(|rule| *rule.name() == policy).filter(|_| check.floor > 0);
+            if let Some(share) = rule.and_then(Rule::reserve) {
+                check.floor = share.units(&quota);
+            }
         }
         check.overridden = if is_changed { Overridden::Changed } else { Overridden::No };
         match found.access {
@@ -125,6 +130,30 @@ impl Limits {
             _ => {}
         }
         Some(check)
+    }
+
+    /// Returns `true` if a key is exempt, so that nothing has to be looked up for it.
+    #[inline]
+    pub(crate) fn exempts(&self, rule: &Rule, key: &Key) -> bool {
+        self.overrides.is_used()
+            && matches!(self.overrides.find(rule.name(), Some(key)).access, Some((_, Effect::Exempt, _)))
+    }
+
+    /// Returns `true` if the rule denies some keys: then a request whose key is ambiguous may be of one of them.
+    pub(crate) fn denies_a_key(&self, rule: &Rule) -> bool {
+        self.overrides.is_used() && self.overrides.denies_a_key(rule.name())
+    }
+
+    /// Returns `true` if the rule is enforced for all keys, or for some.
+    pub(crate) fn may_enforce(&self, rule: &Rule) -> bool {
+        if !self.overrides.is_used() {
+            return rule.mode() == Mode::Enforce;
+        }
+        match self.overrides.find(rule.name(), None).mode {
+            Some((_, Effect::Enforce(share), _)) => share > 0.0,
+            Some(_) => false,
+            None => rule.mode() == Mode::Enforce,
+        }
     }
 
     fn accepts(&self, policy: Option<&PolicyName>, key: Option<&Key>) -> Result<(), Error> {

@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 use crate::core::{Error, Key, Mode, PolicyName};
 
+/// The longest override: longer ones end then.
+const MAX_TIME: Duration = Duration::from_secs(30 * 366 * 86_400);
+
 /// Entries of one table: more are an error, so a mistaken tool cannot fill memory.
 pub(super) const MAX_OVERRIDES: usize = 10_000;
 
@@ -86,7 +89,7 @@ impl Effect {
 
 impl Override {
     fn new(effect: Effect, time: Option<Duration>) -> Self {
-        let until = time.and_then(|time| Instant::now().checked_add(time));
+        let until = time.map(|time| Instant::now() + time.min(MAX_TIME));
         Self { policy: None, key: None, effect, until }
     }
 
@@ -160,7 +163,7 @@ impl Override {
 
     /// Ends it after `time`.
     pub fn ends_in(self, time: Duration) -> Self {
-        Self { until: Instant::now().checked_add(time), ..self }
+        Self { until: Some(Instant::now() + time.min(MAX_TIME)), ..self }
     }
 
     /// Returns the effect.
@@ -280,6 +283,12 @@ impl OverrideTable {
         }
         self.table.store(Arc::new(table));
         self.is_used.store(is_used, Ordering::Release);
+    }
+
+    pub(super) fn denies_a_key(&self, policy: &PolicyName) -> bool {
+        let (table, now) = (self.table.load(), Instant::now());
+        let denies = |one: &Override| one.effect == Effect::Deny && one.is_for(policy) && !one.is_over(now);
+        table.keys.values().flatten().any(denies)
     }
 
     pub(super) fn find(&self, policy: &PolicyName, key: Option<&Key>) -> Found {

@@ -128,7 +128,7 @@ impl FailureStore {
     }
 }
 
-/// Returns the denial if an override denies one of the checks. The other checks have 0 left, because no store is
+/// Returns the denial if an override denies one of the checks. The others are hidden, because nothing is known of them.
 /// called.
 #[inline]
 fn denied(checks: &[Check]) -> Option<Decision> {
@@ -136,7 +136,7 @@ fn denied(checks: &[Check]) -> Option<Decision> {
     checks.iter().any(is_denied).then(|| {
         let outcomes = checks.iter().map(|check| match check.overridden {
             Overridden::Denied(left) => Outcome::denied(check, 0, left).with_reset_after(left.unwrap_or_default()),
-            _ => Outcome::allowed(check, 0),
+            _ => Outcome::allowed(check, 0).to_hidden(),
         });
         Decision::new(outcomes, Source::Override)
     })

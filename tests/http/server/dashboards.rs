@@ -31,8 +31,9 @@ impl Prometheus {
         std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
         let rules = dashboards().join("rules.yml");
         let settings = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\nscrape_configs:\n  - job_name: \
-             tollgate\n    static_configs: [{{targets: [{target:?}]}}]\n"
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [\"{}\"]\nscrape_configs:\n  - job_name: \
+             tollgate\n    static_configs: [{{targets: [{target:?}]}}]\n",
+            rules.display()
         );
         let file = folder.join("prometheus.yml");
         std::fs::write(&file, settings).expect("it can be written");
@@ -108,7 +109,8 @@ async fn every_query_of_the_dashboard_has_data_and_an_outage_raises_its_alert() 
     let server = Server::start(&["--redis", &redis.url()]);
     let prometheus = Prometheus::start(server.uri("").trim_start_matches("http://"));
     // These have data only after a failure, or with policies that the example does not have.
-    let later = |expression: &str| ["bans", "store_failures", "slots", "shadow"].iter().any(|word| expression.contains(word));
+    let later =
+        |expression: &str| ["bans", "store_failures", "slots", "shadow"].iter().any(|word| expression.contains(word));
     for expression in expressions() {
         until(&server, &expression, async || {
             let found = prometheus.query(&expression).await?;

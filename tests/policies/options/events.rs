@@ -95,3 +95,20 @@ fn a_callback_has_each_decision_with_its_keys_and_the_span_its_fields() {
 fn a_share_above_1_is_an_error() {
     let _ = RateLimitLayer::new(MemoryStore::new(), user(1)).log_near_limit(1.5);
 }
+
+#[test]
+fn a_joined_key_is_hashed_as_a_whole() {
+    let both = (key::header("x-token"), key::header("x-user").plain());
+    let policy = Policy::new("both", Quota::fixed_window(1, HOUR)).key(both);
+    let layer = RateLimitLayer::new(MemoryStore::new(), policy).log_denials().log_keys(LogKeys::Hashed);
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let service = hello(&layer);
+    for _ in 0..2 {
+        let mut request = by("ada-lovelace");
+        request.headers_mut().insert("x-token", "s3cret".parse().expect("a value"));
+        send(&service, request);
+    }
+    let line = log.lines("code=\"refused\"").pop().expect("the second is denied");
+    assert!(line.contains("key=\"") && !line.contains("ada-lovelace") && !line.contains("s3cret"), "{line}");
+}

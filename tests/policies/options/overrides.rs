@@ -6,10 +6,13 @@ use std::time::Duration;
 use fastrand::Rng;
 use http::Request;
 use tollgate::overrides::{Effect, Override};
-use tollgate::policy::AccessList;
+use tollgate::policy::{AccessList, Algorithm};
 use tollgate::store::Mode;
 use tollgate::test_util::FailingStore;
-use tollgate::{Decision, Key, LiveLayer, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer, Source, key};
+use tollgate::{
+    Ban, Counters, Decision, Key, Limiter, LiveLayer, MemoryStore, OnFailure, Outcome, Policy, Quota, RateLimitLayer,
+    Rule, Source, key,
+};
 
 use crate::rig::{HOUR, Rig, Service, Text, expect, line, send, with};
 
@@ -112,6 +115,7 @@ async fn a_scaled_quota_keeps_the_units_used_and_shows_in_headers() {
 fn every_quota_can_be_scaled_and_stays_valid() {
     let all = [
         Quota::per_second(1).burst(1),
+        Quota::token_bucket(10, 720 * HOUR).burst(8_000),
         Quota::per_hour(1_000_000_000),
         Quota::token_bucket(10, HOUR).burst(7),
         Quota::leaky_bucket(10, HOUR).queue(20).nodelay(5),
@@ -120,7 +124,7 @@ fn every_quota_can_be_scaled_and_stays_valid() {
         Quota::concurrency(1_000_000),
     ];
     for quota in all {
-        for factor in [1e-9, 0.1, 1.0, 1.5, 1_000.0] {
+        for factor in [1e-9, 0.1, 0.14, 1.0, 1.5, 1_000.0] {
             let layer = RateLimitLayer::new(MemoryStore::new(), Policy::new("user", quota)).live();
             layer.overrides().set(Override::scale(factor, HOUR).expect("a factor")).expect("for all");
             let (parts, ()) = Request::new(()).into_parts();
@@ -128,7 +132,12 @@ fn every_quota_can_be_scaled_and_stays_valid() {
             assert!(scaled.limit() >= 1 && scaled.capacity() >= 1, "{quota} times {factor}: {scaled}");
             assert_eq!((scaled.algorithm(), scaled.window()), (quota.algorithm(), quota.window()));
             // The same numbers can be written by hand, unless they are the quota's own.
-            let is_valid = Quota::try_new(scaled.algorithm(), scaled.limit(), scaled.window()).is_ok();
+            let written = Quota::try_new(scaled.algorithm(), scaled.limit(), scaled.window());
+            let is_valid = written.is_ok_and(|quota| match quota.algorithm() {
+                Algorithm::TokenBucket => quota.try_burst(scaled.capacity()).is_ok(),
+                Algorithm::LeakyBucket => quota.try_queue(scaled.capacity() - 1).is_ok(),
+                _ => true,
+            });
             assert!(is_valid, "{quota} times {factor}: {scaled}");
         }
     }
@@ -248,4 +257,73 @@ fn a_mistake_is_an_error_that_names_what_there_is() {
     assert!(overrides.set(of(0)).is_ok(), "it replaces one");
     overrides.replace([Override::off().policy("users").expect("a name"), Override::shadow()]);
     assert_eq!(overrides.list(), [Override::shadow()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn permits_follow_overrides_that_begin_and_end_while_work_goes_on() {
+    let limiter = Limiter::new(MemoryStore::new(), [Rule::new("bytes", Quota::fixed_window(100, HOUR))]);
+    let key = Key::new("user", "ada");
+    let allows = async |counters: &Counters, units: u64| {
+        let (decision, permit) = counters.permit(units).await.expect("memory never fails");
+        drop(permit);
+        decision.is_allowed()
+    };
+    let scaled = || Override::scale(10.0, MINUTE).expect("a factor");
+    let all: [(fn() -> Override, u64); 2] = [(|| Override::deny(MINUTE), 1), (|| Override::exempt(MINUTE), 1_000)];
+    for (one, units) in all.into_iter().chain([(scaled as fn() -> Override, 500)]) {
+        let (one, before) = (one(), limiter.counters(&key).await.expect("they have units"));
+        limiter.overrides().set(one.clone()).expect("for all");
+        let during = limiter.counters(&key).await.expect("they have units");
+        let is_allowed = one.effect() != Effect::Deny;
+        assert_eq!([allows(&before, units).await, allows(&during, units).await], [is_allowed; 2], "{one:?}");
+        tokio::time::advance(2 * MINUTE).await;
+        assert_eq!([allows(&before, units).await, allows(&during, units).await], [!is_allowed; 2], "{one:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_scaled_reserve_is_a_share_of_the_scaled_quota() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), user(10).reserve(0.5, |_| false)).live();
+    layer.overrides().set(Override::scale(0.4, HOUR).expect("a factor")).expect("for all");
+    expect(&service(&layer), [(by("ada"), 200), (by("ada"), 200), (by("ada"), 429)]);
+}
+
+#[tokio::test]
+async fn a_denied_key_does_not_pass_as_one_of_two_and_a_ban_of_an_enforced_policy_holds_everywhere() {
+    let layer = RateLimitLayer::new(MemoryStore::new(), user(10)).live();
+    let two = || {
+        let mut request = by("ada");
+        request.headers_mut().append("x-user", "other".parse().expect("a value"));
+        request
+    };
+    expect(&service(&layer), [(two(), 200)]);
+    layer.overrides().set(Override::deny(MINUTE).key(ada())).expect("a policy makes it");
+    expect(&service(&layer), [(two(), 400)]);
+
+    let ban = Ban::new(1, HOUR, HOUR).of_verified_keys().whole_layer();
+    let login = user(1).shadow().ban(ban).when(|parts| parts.uri.path() == "/login");
+    let layer = RateLimitLayer::new(MemoryStore::new(), login).live();
+    layer.overrides().set(Override::enforce()).expect("for all");
+    let to = |path: &'static str| {
+        let mut request = by("ada");
+        *request.uri_mut() = http::Uri::from_static(path);
+        request
+    };
+    expect(&service(&layer), [(to("/login"), 200), (to("/login"), 429), (to("/other"), 429)]);
+}
+
+#[cfg(feature = "lookup")]
+#[tokio::test]
+async fn a_policy_whose_tiers_fail_can_be_switched_off_in_a_limiter() {
+    use tollgate::policy::{TierLookup, UnknownTier};
+
+    let failing = TierLookup::new(|_: key::Lookup| async { Err::<Option<Quota>, _>(std::io::Error::other("down")) });
+    let rule = Rule::new("mail", Quota::per_hour(10)).tier_lookup(failing.on_unknown(UnknownTier::Deny));
+    let limiter = Limiter::new(MemoryStore::new(), [rule]);
+    assert!(limiter.check(&ada()).await.is_err());
+    for one in [Override::shadow(), Override::off(), Override::exempt(MINUTE)] {
+        limiter.overrides().set(one.clone()).expect("for all");
+        assert!(limiter.check(&ada()).await.is_ok_and(|decision| decision.is_allowed()), "{one:?}");
+        assert!(limiter.overrides().remove(&one));
+    }
 }
