@@ -12,19 +12,22 @@ use axum::Router;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, key};
-use tollgate_admin::Admin;
+use tollgate_admin::{Admin, Top};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plan = Policy::new("plan", Quota::per_minute(2)).key(key::header("x-user").plain());
-    let (live, admin) = match std::env::args().nth(1) {
+    let (layer, admin) = match std::env::args().nth(1) {
         Some(url) => {
             let store = RedisStore::connect(&url).await?;
-            (RateLimitLayer::new(store.clone(), plan).live(), Admin::redis(store))
+            (RateLimitLayer::new(store.clone(), plan), Admin::redis(store))
         }
-        None => (RateLimitLayer::new(MemoryStore::new(), plan).live(), Admin::local()),
+        None => (RateLimitLayer::new(MemoryStore::new(), plan), Admin::local()),
     };
-    let admin = admin.layer("api", live.clone());
+    // Who is denied most: curl localhost:3000/admin/top -H 'x-operator: me'
+    let top = Top::new();
+    let live = layer.on_decision(top.observer()).live();
+    let admin = admin.layer("api", live.clone()).top(top);
     admin.start();
     // Behind a real guard, such as a token, and not on the port that clients reach.
     let is_operator = |parts: &http::request::Parts| parts.headers.contains_key("x-operator");

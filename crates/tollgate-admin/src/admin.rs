@@ -12,6 +12,7 @@ use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, Quota, Redis
 use crate::entry::Entry;
 use crate::fleet::{PUBLISHED_EACH, Publisher};
 use crate::source::{EntryFile, Source};
+use crate::top::{Top, TopKey};
 
 /// How often overrides are read.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -29,6 +30,7 @@ pub struct Admin(Arc<Inner>);
 struct Inner {
     source: Source,
     layers: Vec<(String, LiveLayer)>,
+    top: Option<Top>,
     /// `true` if the last read failed. Kept so that each outage is logged once.
     is_away: Mutex<bool>,
     /// Held while entries are read and applied, so that an older read does not undo a newer one.
@@ -55,7 +57,7 @@ pub struct PolicyState {
 impl Admin {
     fn new(source: Source) -> Self {
         let (layers, is_away, applying) = (Vec::new(), Mutex::new(false), tokio::sync::Mutex::default());
-        Self(Arc::new(Inner { source, layers, is_away, applying }))
+        Self(Arc::new(Inner { source, layers, top: None, is_away, applying }))
     }
 
     /// Keeps overrides in this process alone.
@@ -87,6 +89,23 @@ impl Admin {
         self
     }
 
+    /// Lists the keys of `top`, and publishes them for a [`Fleet`](crate::Fleet) with the policies.
+    ///
+    /// # Panics
+    ///
+    /// If the admin was cloned or [started](Self::start).
+    pub fn top(mut self, top: Top) -> Self {
+        let inner = Arc::get_mut(&mut self.0).expect("it is set before an admin is shared");
+        inner.top = Some(top);
+        self
+    }
+
+    /// Lists the keys with most requests and denials. Empty without a [`Top`].
+    #[must_use]
+    pub fn top_keys(&self) -> Vec<TopKey> {
+        self.0.top.as_ref().map(Top::list).unwrap_or_default()
+    }
+
     /// Starts to read overrides each second, and on Redis to publish the policies every 10 s for a
     /// [`Fleet`](crate::Fleet), in a task that ends with the last clone.
     ///
@@ -105,7 +124,7 @@ impl Admin {
                     && last.is_none_or(|last| last.elapsed() >= PUBLISHED_EACH)
                 {
                     last = Some(Instant::now());
-                    if let Err(error) = publisher.publish(store, &inner.layers).await {
+                    if let Err(error) = publisher.publish(store, &inner.layers, inner.top.as_ref()).await {
                         tracing::debug!(error = format!("{error:#}"), "policies were not published");
                     }
                 }

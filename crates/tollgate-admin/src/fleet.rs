@@ -8,6 +8,7 @@ use tollgate::{Ban, Decision, Error, Key, Limiter, LiveLayer, OnFailure, Policy,
 
 use crate::entry::Entry;
 use crate::source::{Source, hash, is_number, redis_ms};
+use crate::top::{Top, TopKey, merged};
 
 /// How often a process publishes its policies.
 pub(crate) const PUBLISHED_EACH: Duration = Duration::from_secs(10);
@@ -63,6 +64,8 @@ pub struct PublishedPolicy {
 struct Process {
     at_ms: u64,
     policies: Vec<PublishedPolicy>,
+    #[serde(default)]
+    top: Vec<TopKey>,
 }
 
 impl Fleet {
@@ -86,6 +89,17 @@ impl Fleet {
             }
         }
         Ok(found.into_values().collect())
+    }
+
+    /// Lists the keys with most requests and denials of all processes whose [`Admin`](crate::Admin) has a [`Top`].
+    ///
+    /// Counts are of the last 5 to 10 minutes, and at most 10 s old.
+    ///
+    /// # Errors
+    ///
+    /// If Redis fails.
+    pub async fn top(&self) -> Result<Vec<TopKey>, Error> {
+        Ok(merged(live_processes(&self.store).await?.into_iter().flat_map(|(_, process)| process.top)))
     }
 
     /// Lists the overrides that have not ended.
@@ -258,14 +272,20 @@ impl Publisher {
     }
 
     /// Also drops processes that are gone.
-    pub(crate) async fn publish(&self, store: &RedisStore, layers: &[(String, LiveLayer)]) -> Result<(), Error> {
+    pub(crate) async fn publish(
+        &self,
+        store: &RedisStore,
+        layers: &[(String, LiveLayer)],
+        top: Option<&Top>,
+    ) -> Result<(), Error> {
         live_processes(store).await?;
         let of = |(name, live): &(String, LiveLayer)| {
             let (name, live) = (name.clone(), live.clone());
             let policies = live.policies().into_iter();
             policies.map(move |policy| PublishedPolicy::new(&name, &live, &policy))
         };
-        let process = Process { at_ms: redis_ms(store).await?, policies: layers.iter().flat_map(of).collect() };
+        let (policies, top) = (layers.iter().flat_map(of).collect(), top.map(Top::list).unwrap_or_default());
+        let process = Process { at_ms: redis_ms(store).await?, policies, top };
         let text = serde_json::to_string(&process).map_err(|error| Error::store("no JSON", error))?;
         let key = policies_key(store);
         store.command_checked(cmd("HSET").arg(&key).arg(&self.name).arg(text), is_number).await?;

@@ -23,6 +23,7 @@
 //! | route | does |
 //! | --- | --- |
 //! | `GET /policies` | lists layers, their policies, and the state of their circuit breakers |
+//! | `GET /top` | lists the keys with most requests and denials, if the admin has a [`Top`] |
 //! | `GET /overrides` | lists overrides |
 //! | `PUT /overrides` | sets the [`Entry`] in the body, with `for_seconds` instead of `until_ms` |
 //! | `DELETE /overrides` | removes the [`Entry`] of the same kind, policy and key |
@@ -37,7 +38,9 @@ mod error;
 mod fleet;
 mod router;
 mod source;
+mod top;
 
 pub use self::admin::{Admin, PolicyState};
 pub use self::entry::{EffectKind, Entry};
 pub use self::fleet::{Fleet, PublishedPolicy};
+pub use self::top::{Top, TopKey};

@@ -16,6 +16,7 @@ use tollgate::{Decision, Error};
 use crate::admin::{Admin, PolicyState};
 use crate::entry::Entry;
 use crate::error::Failed;
+use crate::top::TopKey;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -63,6 +64,7 @@ impl Admin {
         };
         Router::new()
             .route("/policies", get(policies))
+            .route("/top", get(top))
             .route("/overrides", get(overrides).put(set).delete(remove))
             .route("/counters", get(show))
             .route("/counters/reset", post(reset))
@@ -77,6 +79,10 @@ impl Admin {
 
 async fn policies(State(admin): State<Admin>) -> Json<Vec<PolicyState>> {
     Json(admin.policies())
+}
+
+async fn top(State(admin): State<Admin>) -> Json<Vec<TopKey>> {
+    Json(admin.top_keys())
 }
 
 async fn overrides(State(admin): State<Admin>) -> Result<Json<Vec<Entry>>, Failed> {

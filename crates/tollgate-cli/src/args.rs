@@ -25,6 +25,12 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Lists the policies that the processes of the fleet have.
     Policies,
+    /// Lists the keys with most requests and denials within the last minutes.
+    Top {
+        /// Number of keys.
+        #[arg(long, default_value_t = 20)]
+        count: usize,
+    },
     /// Lists the overrides in force.
     Overrides,
     /// Shows what a key has left.

@@ -42,6 +42,11 @@ async fn run(args: &Args) -> Result<(), Error> {
     match &args.command {
         Command::Check { .. } => unreachable!("it needs no fleet"),
         Command::Policies => output.policies(&fleet.policies().await?),
+        Command::Top { count } => {
+            let mut keys = fleet.top().await?;
+            keys.truncate(*count);
+            output.top(&keys);
+        }
         Command::Overrides => output.overrides(&fleet.overrides().await?, fleet.now_ms().await?),
         Command::Show { of } => output.decision(&fleet.show(of.layer(), &of.policy, &of.key).await?),
         Command::Reset { of } => output.changed(fleet.reset(of.layer(), &of.policy, &of.key).await?),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 use tollgate::{Decision, Policy};
-use tollgate_admin::{Entry, PublishedPolicy};
+use tollgate_admin::{Entry, PublishedPolicy, TopKey};
 
 /// Prints for people, or as JSON.
 #[derive(Clone, Copy)]
@@ -31,6 +31,12 @@ impl Output {
         };
         let header = ["layer", "policy", "limit", "algorithm", "keys", "processes", "breaker"];
         self.print(&policies, header, policies.iter().map(row));
+    }
+
+    pub(crate) fn top(self, keys: &[TopKey]) {
+        let row =
+            |one: &TopKey| [one.policy.clone(), one.key.clone(), one.denied.to_string(), one.requests.to_string()];
+        self.print(keys, ["policy", "key", "denied", "requests"], keys.iter().map(row));
     }
 
     pub(crate) fn overrides(self, entries: &[Entry], now_ms: u64) {

@@ -5,11 +5,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tollgate::store::{BanCheck, Change, Check, Counter, Store};
-use tollgate::{Ban, Key, MemoryStore, Quota};
+use tollgate::store::{Check, Counter};
+use tollgate::test_util::ManualClock;
+use tollgate::{Key, MemoryStore, Quota};
 use tracing::{Dispatch, dispatcher};
 
 use super::decide;
+use crate::support::time::memory;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
@@ -24,7 +26,7 @@ struct Asking(MemoryStore, mpsc::Sender<()>);
 
 impl io::Write for Asking {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let _ = decide(&self.0, &["by-requests", "by-hand"].map(|policy| Check::new(counter(policy), 1)));
+        let _ = decide(&self.0, &["first", "second"].map(|policy| Check::new(counter(policy), 1)));
         let _ = self.1.send(());
         Ok(line.len())
     }
@@ -35,8 +37,12 @@ impl io::Write for Asking {
 }
 
 #[test]
-fn bans_are_logged_without_a_lock() {
-    let (store, ban, (sender, lines)) = (MemoryStore::new(), Ban::new(1, HOUR, HOUR), mpsc::channel());
+fn state_ahead_of_the_clock_is_logged_without_a_lock() {
+    let (clock, (sender, lines)) = (ManualClock::new(), mpsc::channel());
+    let store = memory(&clock);
+    let checks = || ["first", "second"].map(|policy| Check::new(counter(policy), 1));
+    let _ = decide(&store, &checks());
+    clock.set(clock.now().saturating_sub(4 * HOUR));
     thread::spawn(move || {
         let asking = store.clone();
         let writer = move || Asking(asking.clone(), sender.clone());
@@ -44,13 +50,12 @@ fn bans_are_logged_without_a_lock() {
         let log = || Dispatch::new(tracing_subscriber::fmt().with_writer(writer.clone()).finish());
         let (log, _other) = (log(), log());
         dispatcher::with_default(&log, || {
-            for _ in 0..2 {
-                let _ = decide(&store, &[Check::new(counter("by-requests"), 1).ban(BanCheck::new(ban))]);
-            }
-            drop(store.adjust(&counter("by-hand"), Change::Strike(ban)));
+            let [first, second] = checks();
+            let _ = decide(&store, &[first]);
+            let _ = decide(&store, &[second, Check::new(counter("third"), 1)]);
         });
     });
-    for what in ["by requests", "by hand"] {
+    for what in ["alone", "among several"] {
         lines.recv_timeout(Duration::from_secs(10)).unwrap_or_else(|_| panic!("{what}: one waits for the other"));
     }
 }

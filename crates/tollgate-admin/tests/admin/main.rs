@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tollgate::policy::AccessList;
 use tollgate::{Ban, LiveLayer, MemoryStore, Outcome, Policy, Quota, RateLimitLayer, RedisStore, key};
-use tollgate_admin::{Admin, EffectKind, Entry};
+use tollgate_admin::{Admin, EffectKind, Entry, Fleet, Top};
 use tower::{Layer, ServiceExt, service_fn};
 
 use self::server::RedisServer;
@@ -239,6 +239,52 @@ async fn an_override_is_for_all_layers_that_have_the_policy_or_for_one() {
 }
 
 #[tokio::test]
+async fn those_denied_most_are_found_among_thousands_of_keys_and_added_up_over_the_fleet() {
+    let server = RedisServer::start();
+    let mut processes = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::builder().without_deny_cache().connect(&server.url()).await.expect("it was started");
+        let top = Top::new();
+        let plan = Policy::new("plan", Quota::fixed_window(5, HOUR)).key(key::header("x-user").plain());
+        let live = RateLimitLayer::new(MemoryStore::new(), plan).on_decision(top.observer()).live();
+        let admin = Admin::redis(store).layer("api", live.clone()).top(top);
+        processes.push(Process { live, admin });
+    }
+    for process in &processes {
+        for number in 0..20_000 {
+            // Each sends once; two send again and again.
+            process.send(&format!("user-{number}")).await;
+            if number % 20 == 0 {
+                process.send("eve").await;
+            }
+            if number % 50 == 0 {
+                process.send("mallory").await;
+            }
+        }
+        process.admin.start();
+    }
+    let [eve, mallory] = [1_000_u64, 400];
+    let is_close = |count: u64, exact: u64| count <= exact && count >= exact * 9 / 10;
+    let found = processes[0].admin.top_keys();
+    let names: Vec<&str> = found.iter().take(2).map(|one| one.key.as_str()).collect();
+    assert_eq!(names, ["header x-user:eve", "header x-user:mallory"], "{found:?}");
+    assert!(is_close(found[0].requests, eve) && is_close(found[0].denied, eve - 5), "{:?}", found[0]);
+    assert!(is_close(found[1].requests, mallory) && is_close(found[1].denied, mallory - 5), "{:?}", found[1]);
+    assert!(found.len() <= 40, "{}", found.len());
+
+    let fleet = Fleet::new(RedisStore::connect(&server.url()).await.expect("it was started"));
+    let start = Instant::now();
+    loop {
+        let all = fleet.top().await.expect("Redis works");
+        if all.first().is_some_and(|first| is_close(first.denied, 2 * (eve - 5)) && first.key == "header x-user:eve") {
+            break;
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{all:?}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
 async fn the_router_answers_whom_its_guard_passes_and_says_what_is_wrong() {
     let live = RateLimitLayer::composite(MemoryStore::new()).policies(policies()).live();
     let router = Admin::local().layer("api", live).router(|parts| parts.headers.contains_key("x-operator"));
@@ -253,6 +299,7 @@ async fn the_router_answers_whom_its_guard_passes_and_says_what_is_wrong() {
     };
     for (method, path) in [
         ("GET", "/policies"),
+        ("GET", "/top"),
         ("GET", "/overrides"),
         ("PUT", "/overrides"),
         ("DELETE", "/overrides"),

@@ -13,7 +13,7 @@ use http::{Request, Response};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tollgate::{Ban, LiveLayer, Policy, Quota, RateLimitLayer, RedisStore, key};
-use tollgate_admin::Admin;
+use tollgate_admin::{Admin, Top};
 use tower::{Layer, ServiceExt, service_fn};
 
 use self::server::RedisServer;
@@ -28,8 +28,9 @@ async fn process(server: &RedisServer) -> (LiveLayer, Admin) {
         Policy::new("token", Quota::token_bucket(1, HOUR).burst(1_000)).key(key::header("x-token")),
         Policy::new("ip", Quota::sliding_window(9_000, HOUR)).key(key::client_ip()).ban(Ban::new(1, HOUR, HOUR)),
     ];
-    let live = RateLimitLayer::composite(store.clone()).policies(policies).live();
-    let admin = Admin::redis(store).layer("api", live.clone());
+    let top = Top::new();
+    let live = RateLimitLayer::composite(store.clone()).policies(policies).on_decision(top.observer()).live();
+    let admin = Admin::redis(store).layer("api", live.clone()).top(top);
     admin.start();
     (live, admin)
 }
@@ -78,6 +79,11 @@ async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
     let start = Instant::now();
     while !done(&server, "policies").contains("plan") {
         assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
+    }
+    let start = Instant::now();
+    while !done(&server, "top").contains("header x-user:ada") {
+        assert!(start.elapsed() < Duration::from_secs(15), "it is published every 10 s");
+        sleep(Duration::from_millis(200)).await;
     }
     let policies: Value = serde_json::from_str(&done(&server, "policies --json")).expect("JSON");
     let of = |name: &str, field: &str| {
