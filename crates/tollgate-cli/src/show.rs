@@ -84,7 +84,12 @@ impl Output {
         self.print(&json!({ "policies": names }), ["policy", "quota"], policies.iter().map(row));
     }
 
-    fn print<const N: usize>(self, value: &impl Serialize, header: [&str; N], rows: impl Iterator<Item = [String; N]>) {
+    fn print<const N: usize>(
+        self,
+        value: &(impl Serialize + ?Sized),
+        header: [&str; N],
+        rows: impl Iterator<Item = [String; N]>,
+    ) {
         if self.json {
             println!("{}", serde_json::to_string(value).expect("texts and numbers are JSON"));
             return;
