@@ -74,6 +74,11 @@ impl Limits {
         self.warned = Arc::new(self.warned.renewed());
     }
 
+    /// Begins without overrides, for another layer with the same limits.
+    pub(crate) fn renew_overrides(&mut self) {
+        self.overrides = Arc::default();
+    }
+
     /// Returns `true` if these limits are in force in `layer`, or were before.
     pub(crate) fn are_of<T>(&self, layer: &Arc<ArcSwap<T>>) -> bool {
         ptr::addr_eq(self.source.as_ptr(), Arc::as_ptr(layer))

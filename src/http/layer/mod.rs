@@ -571,6 +571,7 @@ impl RateLimitLayer {
             let mut gate = gate;
             let limits = Arc::make_mut(&mut gate.limits);
             limits.renew_warnings();
+            limits.renew_overrides();
             limits.set_source(Weak::<ArcSwap<LayerState>>::clone(source));
             ArcSwap::from_pointee(gate)
         });

@@ -327,3 +327,14 @@ async fn a_policy_whose_tiers_fail_can_be_switched_off_in_a_limiter() {
         assert!(limiter.overrides().remove(&one));
     }
 }
+
+#[test]
+fn layers_that_begin_alike_have_overrides_of_their_own_and_clones_share_them() {
+    let base = RateLimitLayer::new(MemoryStore::new(), user(1));
+    let (one, other) = (base.clone().without_handle().live(), base.live());
+    one.clone().overrides().set(Override::exempt(HOUR)).expect("for all");
+    expect(&service(&one), (0..3).map(|_| (by("ada"), 200)));
+    expect(&service(&other), [(by("ada"), 200), (by("ada"), 429)]);
+    one.replace_policies([user(1)]).expect("it is valid");
+    expect(&service(&one), (0..3).map(|_| (by("ada"), 200)));
+}
