@@ -138,7 +138,7 @@ impl Events {
     }
 
     pub(crate) fn ban_began(&self, policy: &PolicyName, key: &Key, mode: Mode, length: Option<Duration>) {
-        log_ban(policy, self.key(key).as_deref(), mode, length);
+        log_ban(policy, || self.key(key), mode, length);
     }
 
     fn key(&self, key: &Key) -> Option<String> {
@@ -159,7 +159,8 @@ impl Events {
             span.record("ratelimit.policy", outcome.policy());
             span.record("ratelimit.limit", outcome.limit());
             span.record("ratelimit.remaining", outcome.remaining());
-            if let Some(key) = self.key(outcome.key()) {
+            let key = span.has_field("ratelimit.key").then(|| self.key(outcome.key())).flatten();
+            if let Some(key) = key {
                 span.record("ratelimit.key", key);
             }
         }

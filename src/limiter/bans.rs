@@ -45,7 +45,7 @@ impl Limiter {
             let applied = limits.store.adjust(&counter(limits, place, key).await?, Change::Strike(ban)).wait().await?;
             if applied.ban_began() {
                 limits.telemetry.banned(rule.name(), rule.mode());
-                log_ban(rule.name(), None, rule.mode(), applied.banned_for);
+                log_ban(rule.name(), || None, rule.mode(), applied.banned_for);
             }
         }
         Ok(())

@@ -137,15 +137,15 @@ impl Telemetry {
 /// Logs the bans that began with a decision outside of a layer, where keys are the application's own: without them.
 pub(crate) fn log_bans(decided: Result<&Decision, &Error>) {
     for outcome in decided.map(Decision::outcomes).unwrap_or_default().iter().filter(|one| one.has_begun_ban()) {
-        log_ban(outcome.policy_name(), None, outcome.mode(), outcome.banned_for());
+        log_ban(outcome.policy_name(), || None, outcome.mode(), outcome.banned_for());
     }
 }
 
 /// Logs that a ban began, at most ten times in 10 s for each policy of the process.
-pub(crate) fn log_ban(policy: &PolicyName, key: Option<&str>, mode: Mode, length: Option<Duration>) {
+pub(crate) fn log_ban(policy: &PolicyName, key: impl FnOnce() -> Option<String>, mode: Mode, length: Option<Duration>) {
     static BANNED: Lines = Lines::ten();
     BANNED.log(policy.as_str(), |more| {
-        let (policy, shadow) = (policy.as_str(), mode == Mode::Shadow);
+        let (policy, key, shadow) = (policy.as_str(), key(), mode == Mode::Shadow);
         tracing::info!(code = "key_banned", policy, key, shadow, ?length, more, "key banned");
     });
 }

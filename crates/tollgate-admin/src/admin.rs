@@ -1,16 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::{Instant, sleep};
-use tollgate::store::BreakerState;
-use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, Quota, RedisStore};
+use tollgate::{Decision, Error, Key, Limiter, LiveLayer, OnFailure, RedisStore};
 
 use crate::entry::Entry;
-use crate::fleet::{PUBLISHED_EACH, Publisher};
+use crate::fleet::{PUBLISHED_EACH, PolicyState, Publisher, states};
 use crate::source::{EntryFile, Source};
 use crate::top::{Top, TopKey};
 
@@ -31,33 +29,21 @@ struct Inner {
     source: Source,
     layers: Vec<(String, LiveLayer)>,
     top: Option<Top>,
-    /// `true` if the last read failed. Kept so that each outage is logged once.
-    is_away: Mutex<bool>,
     /// Held while entries are read and applied, so that an older read does not undo a newer one.
-    applying: tokio::sync::Mutex<Applied>,
+    applied: tokio::sync::Mutex<Applied>,
 }
 
-/// The entries that were applied last, and when.
-type Applied = Option<(BTreeMap<String, Entry>, Instant)>;
-
-/// A policy of a layer, as [`Admin::policies`] lists it.
-#[derive(Clone, Debug, Serialize)]
-#[non_exhaustive]
-pub struct PolicyState {
-    /// Name of the layer.
-    pub layer: String,
-    /// Name of the policy.
-    pub policy: String,
-    /// The quota as configured.
-    pub quota: Quota,
-    /// The state of the layer's circuit breaker.
-    pub breaker: BreakerState,
+#[derive(Default)]
+struct Applied {
+    /// The entries that were applied last, and when.
+    last: Option<(BTreeMap<String, Entry>, Instant)>,
+    /// `true` if the last read failed. Kept so that each outage is logged once.
+    is_away: bool,
 }
 
 impl Admin {
     fn new(source: Source) -> Self {
-        let (layers, is_away, applying) = (Vec::new(), Mutex::new(false), tokio::sync::Mutex::default());
-        Self(Arc::new(Inner { source, layers, top: None, is_away, applying }))
+        Self(Arc::new(Inner { source, layers: Vec::new(), top: None, applied: tokio::sync::Mutex::default() }))
     }
 
     /// Keeps overrides in this process alone.
@@ -67,7 +53,8 @@ impl Admin {
 
     /// Keeps overrides in Redis, for all processes whose store has the same prefix.
     ///
-    /// The user of the store also needs `+time +hgetall +hset +hdel +hlen +hexists +pexpire +eval`, on the keys of the prefix.
+    /// The user of the store also needs `+hgetall +hset +hdel +hlen +hexists +get +zadd +zrangebyscore
+    /// +zremrangebyscore +pexpire`, on the keys of the prefix.
     pub fn redis(store: RedisStore) -> Self {
         Self::new(Source::Redis(store))
     }
@@ -137,17 +124,7 @@ impl Admin {
     /// Lists the policies of all layers.
     #[must_use]
     pub fn policies(&self) -> Vec<PolicyState> {
-        let of = |(name, layer): &(String, LiveLayer)| {
-            let (name, breaker) = (name.clone(), layer.breaker_state());
-            let state = move |policy: tollgate::Policy| PolicyState {
-                layer: name.clone(),
-                policy: policy.name().to_owned(),
-                quota: *policy.quota(),
-                breaker,
-            };
-            layer.policies().into_iter().map(state)
-        };
-        self.0.layers.iter().flat_map(of).collect()
+        states(&self.0.layers)
     }
 
     /// Reads the overrides that have not ended.
@@ -261,12 +238,9 @@ impl fmt::Debug for Admin {
 
 impl Inner {
     async fn refresh(&self) -> Result<(), Error> {
-        let mut applied = self.applying.lock().await;
+        let mut applied = self.applied.lock().await;
         let read = self.source.read().await;
-        let was_away = {
-            let mut is_away = self.is_away.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *is_away, read.is_err())
-        };
+        let was_away = std::mem::replace(&mut applied.is_away, read.is_err());
         let (entries, now) = match read {
             Ok(entries) => entries,
             Err(error) => {
@@ -281,10 +255,10 @@ impl Inner {
             tracing::info!(code = "overrides_available", "overrides are read again");
         }
         // Policies that were replaced may accept what others did not.
-        let is_old = applied.as_ref().is_none_or(|(last, at)| *last != entries || at.elapsed() >= APPLIED_EACH);
+        let is_old = applied.last.as_ref().is_none_or(|(last, at)| *last != entries || at.elapsed() >= APPLIED_EACH);
         if is_old {
             self.apply(&entries, now);
-            *applied = Some((entries, Instant::now()));
+            applied.last = Some((entries, Instant::now()));
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tollgate::overrides::{Effect, Override};
+use tollgate::overrides::Override;
 use tollgate::{Error, Key};
 
 /// An override in the form in which it is stored and sent: for a layer, a policy, a key, or everything.
@@ -125,18 +125,5 @@ impl Entry {
             Some(key) => one.key(key.parse::<Key>()?),
             None => one,
         })
-    }
-}
-
-impl From<Effect> for EffectKind {
-    fn from(effect: Effect) -> Self {
-        match effect {
-            Effect::Exempt => Self::Exempt,
-            Effect::Deny => Self::Deny,
-            Effect::Scale(_) => Self::Scale,
-            Effect::Off => Self::Off,
-            Effect::Shadow => Self::Shadow,
-            _ => Self::Enforce,
-        }
     }
 }

@@ -3,24 +3,26 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tollgate::deadpool_redis::redis::cmd;
+use tollgate::deadpool_redis::redis::{FromRedisValue, Value, cmd};
 use tollgate::{Ban, Decision, Error, Key, Limiter, LiveLayer, OnFailure, Policy, Quota, RedisStore, Rule};
 
 use crate::entry::Entry;
-use crate::source::{Source, hash, is_number, redis_ms};
+use crate::source::{Source, is_number, redis_ms};
 use crate::top::{Top, TopKey, merged};
 
 /// How often a process publishes its policies.
 pub(crate) const PUBLISHED_EACH: Duration = Duration::from_secs(10);
 /// Milliseconds after which a process that has not published is gone.
 const GONE_MS: u64 = 30_000;
-/// Milliseconds for which Redis keeps what the last process published.
-const KEPT_MS: u64 = 60_000;
+/// Keys that a process publishes of its [`Top`].
+const MAX_TOP: usize = 100;
+/// Processes that are read.
+const MAX_PROCESSES: usize = 1_000;
 
 /// The overrides and counters of a running fleet, for a program that has none of its layers.
 ///
 /// It finds policies by what the processes of the fleet publish: an [`Admin`](crate::Admin) on Redis that was
-/// [started](crate::Admin::start) writes its policies to the hash `<prefix>:policies` every 10 s.
+/// [started](crate::Admin::start) writes its policies to `<prefix>:process:<name>` every 10 s, for 30 s.
 #[derive(Debug)]
 #[must_use]
 pub struct Fleet {
@@ -28,10 +30,10 @@ pub struct Fleet {
     source: Source,
 }
 
-/// A policy that processes of a fleet have published.
+/// A policy of a layer, in this process or in those of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct PublishedPolicy {
+pub struct PolicyState {
     /// Name of the layer.
     pub layer: String,
     /// Name of the policy.
@@ -62,8 +64,7 @@ pub struct PublishedPolicy {
 
 #[derive(Serialize, Deserialize)]
 struct Process {
-    at_ms: u64,
-    policies: Vec<PublishedPolicy>,
+    policies: Vec<PolicyState>,
     #[serde(default)]
     top: Vec<TopKey>,
 }
@@ -79,13 +80,13 @@ impl Fleet {
     /// # Errors
     ///
     /// If Redis fails.
-    pub async fn policies(&self) -> Result<Vec<PublishedPolicy>, Error> {
-        let mut found: BTreeMap<(String, String), PublishedPolicy> = BTreeMap::new();
-        for (_, process) in live_processes(&self.store).await? {
+    pub async fn policies(&self) -> Result<Vec<PolicyState>, Error> {
+        let mut found: BTreeMap<(String, String), PolicyState> = BTreeMap::new();
+        for process in live_processes(&self.store).await? {
             for policy in process.policies {
                 let id = (policy.layer.clone(), policy.policy.clone());
                 let processes = found.get(&id).map_or(0, |other| other.processes) + 1;
-                found.insert(id, PublishedPolicy { processes, ..policy });
+                found.insert(id, PolicyState { processes, ..policy });
             }
         }
         Ok(found.into_values().collect())
@@ -99,7 +100,7 @@ impl Fleet {
     ///
     /// If Redis fails.
     pub async fn top(&self) -> Result<Vec<TopKey>, Error> {
-        Ok(merged(live_processes(&self.store).await?.into_iter().flat_map(|(_, process)| process.top)))
+        Ok(merged(live_processes(&self.store).await?.into_iter().flat_map(|process| process.top)))
     }
 
     /// Lists the overrides that have not ended.
@@ -188,19 +189,34 @@ impl Fleet {
         limiter.lift_ban(&key).await
     }
 
-    async fn find(&self, layer: Option<&str>, policy: &str) -> Result<PublishedPolicy, Error> {
+    async fn find(&self, layer: Option<&str>, policy: &str) -> Result<PolicyState, Error> {
         let all = self.policies().await?;
-        let is = |one: &&PublishedPolicy| one.policy == policy && layer.is_none_or(|layer| layer == one.layer);
+        let is = |one: &&PolicyState| one.policy == policy && layer.is_none_or(|layer| layer == one.layer);
         let names = || all.iter().map(|one| format!("{}/{}", one.layer, one.policy)).collect::<Vec<_>>();
         let found = all.iter().find(is).cloned();
         found.ok_or_else(|| Error::invalid(format!("no process has the policy {policy:?}; there are {:?}", names())))
     }
 
+    /// Turns the value that a client sends into a whole key. Fails if no process has the layer or policy, or none of
+    /// the policies has such keys.
     async fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
-        let Some(policy) = &entry.policy else { return Ok(entry) };
-        let policy = self.find(entry.layer.as_deref(), policy).await?;
-        if let Some(key) = &mut entry.key {
-            policy.key_of(key)?.as_str().clone_into(key);
+        if let Some(policy) = &entry.policy {
+            let policy = self.find(entry.layer.as_deref(), policy).await?;
+            if let Some(key) = &mut entry.key {
+                policy.key_of(key)?.as_str().clone_into(key);
+            }
+            return Ok(entry);
+        }
+        let all = self.policies().await?;
+        let mut of_layer = all.iter().filter(|one| entry.is_for(&one.layer)).peekable();
+        if of_layer.peek().is_none() {
+            return Err(Error::invalid(format!("no process has the layer {:?}", entry.layer)));
+        }
+        if let Some(key) = &entry.key {
+            drop(key.parse::<Key>()?);
+            if !of_layer.any(|one| one.key_kind.is_none() || one.is_whole(key)) {
+                return Err(Error::invalid(format!("no policy makes the key {key}")));
+            }
         }
         Ok(entry)
     }
@@ -215,7 +231,7 @@ impl Fleet {
     }
 }
 
-impl PublishedPolicy {
+impl PolicyState {
     fn new(layer: &str, live: &LiveLayer, policy: &Policy) -> Self {
         let quota = policy.quota();
         let key = ["a", "192.0.2.1"].into_iter().find_map(|probe| policy.key_of(probe).ok());
@@ -238,11 +254,16 @@ impl PublishedPolicy {
     /// A text that begins with the kind of the policy's keys is a whole key, any other text a value.
     fn key_of(&self, text: &str) -> Result<Key, Error> {
         let Some(kind) = &self.key_kind else { return text.parse() };
-        match text.strip_prefix(kind.as_str()).is_some_and(|rest| rest.starts_with(':')) {
+        match self.is_whole(text) {
             true => text.parse(),
             false if self.is_hashed => Ok(Key::hashed(kind, text)),
             false => Ok(Key::new(kind, text)),
         }
+    }
+
+    fn is_whole(&self, text: &str) -> bool {
+        let rest = self.key_kind.as_deref().and_then(|kind| text.strip_prefix(kind));
+        rest.is_some_and(|rest| rest.starts_with(':'))
     }
 
     fn quota(&self) -> Result<Quota, Error> {
@@ -260,6 +281,14 @@ impl PublishedPolicy {
     }
 }
 
+pub(crate) fn states(layers: &[(String, LiveLayer)]) -> Vec<PolicyState> {
+    let of = |(name, live): &(String, LiveLayer)| {
+        let state = |policy| PolicyState::new(name, live, &policy);
+        live.policies().into_iter().map(state).collect::<Vec<_>>()
+    };
+    layers.iter().flat_map(of).collect()
+}
+
 /// Publishes policies under a name that no other process has.
 #[derive(Debug)]
 pub(crate) struct Publisher {
@@ -271,53 +300,53 @@ impl Publisher {
         Self { name: format!("{:x}-{}", RandomState::new().hash_one(0), std::process::id()) }
     }
 
-    /// Also drops processes that are gone.
+    /// Writes one value, and its name to the set of all processes, from which it drops those that are gone: so what a
+    /// process does for this does not grow with the fleet.
     pub(crate) async fn publish(
         &self,
         store: &RedisStore,
         layers: &[(String, LiveLayer)],
         top: Option<&Top>,
     ) -> Result<(), Error> {
-        live_processes(store).await?;
-        let of = |(name, live): &(String, LiveLayer)| {
-            let (name, live) = (name.clone(), live.clone());
-            let policies = live.policies().into_iter();
-            policies.map(move |policy| PublishedPolicy::new(&name, &live, &policy))
-        };
-        let (policies, top) = (layers.iter().flat_map(of).collect(), top.map(Top::list).unwrap_or_default());
-        let process = Process { at_ms: redis_ms(store).await?, policies, top };
+        let mut top = top.map(Top::list).unwrap_or_default();
+        top.truncate(MAX_TOP);
+        let process = Process { policies: states(layers), top };
         let text = serde_json::to_string(&process).map_err(|error| Error::store("no JSON", error))?;
-        let key = policies_key(store);
-        store.command_checked(cmd("HSET").arg(&key).arg(&self.name).arg(text), is_number).await?;
-        store.command_checked(cmd("PEXPIRE").arg(&key).arg(KEPT_MS), is_number).await.map(drop)
+        let (now, all) = (redis_ms(store).await?, processes_key(store));
+        let mut set = cmd("SET");
+        set.arg(process_key(store, &self.name)).arg(text).arg("PX").arg(GONE_MS);
+        store.command_checked(&set, |reply| *reply == Value::Okay).await?;
+        store.command_checked(cmd("ZADD").arg(&all).arg(now).arg(&self.name), is_number).await?;
+        let gone = now.saturating_sub(GONE_MS);
+        store.command_checked(cmd("ZREMRANGEBYSCORE").arg(&all).arg(0).arg(gone), is_number).await?;
+        store.command_checked(cmd("PEXPIRE").arg(&all).arg(2 * GONE_MS), is_number).await.map(drop)
     }
 }
 
-fn policies_key(store: &RedisStore) -> String {
-    format!("{}:policies", store.prefix())
+fn processes_key(store: &RedisStore) -> String {
+    format!("{}:processes", store.prefix())
 }
 
-/// Reads what processes have published, and drops those that are gone.
-async fn live_processes(store: &RedisStore) -> Result<Vec<(String, Process)>, Error> {
-    let key = policies_key(store);
-    let fields = hash(store, &key).await?;
-    let now = redis_ms(store).await?;
-    let (mut live, mut gone) = (Vec::new(), cmd("HDEL"));
-    gone.arg(&key);
-    let mut is_any_gone = false;
-    for (name, text) in fields {
-        match serde_json::from_str::<Process>(&text) {
-            Ok(process) if process.at_ms.saturating_add(GONE_MS) > now => live.push((name, process)),
-            // A process of another version is left alone until the hash expires.
-            Err(_) => {}
-            Ok(_) => {
-                gone.arg(name);
-                is_any_gone = true;
-            }
+fn process_key(store: &RedisStore, name: &str) -> String {
+    format!("{}:process:{name}", store.prefix())
+}
+
+/// Reads what the processes that are not gone have published.
+async fn live_processes(store: &RedisStore) -> Result<Vec<Process>, Error> {
+    let since = redis_ms(store).await?.saturating_sub(GONE_MS);
+    let is_list = |reply: &Value| matches!(reply, Value::Array(_));
+    let names = cmd("ZRANGEBYSCORE").arg(processes_key(store)).arg(since).arg("+inf").take();
+    let names = store.command_checked(&names, is_list).await?;
+    let names: Vec<String> =
+        FromRedisValue::from_redis_value(names).map_err(|error| Error::store("no names of processes", error))?;
+    let mut live = Vec::new();
+    for name in names.into_iter().take(MAX_PROCESSES) {
+        let is_text = |reply: &Value| matches!(reply, Value::BulkString(_) | Value::Nil);
+        let text = store.command_checked(cmd("GET").arg(process_key(store, &name)), is_text).await?;
+        if let Value::BulkString(text) = text {
+            // What a process of another version published is left out.
+            live.extend(serde_json::from_slice::<Process>(&text));
         }
-    }
-    if is_any_gone {
-        store.command_checked(&gone, is_number).await?;
     }
     Ok(live)
 }

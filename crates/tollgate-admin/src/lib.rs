@@ -40,7 +40,7 @@ mod router;
 mod source;
 mod top;
 
-pub use self::admin::{Admin, PolicyState};
+pub use self::admin::Admin;
 pub use self::entry::{EffectKind, Entry};
-pub use self::fleet::{Fleet, PublishedPolicy};
+pub use self::fleet::{Fleet, PolicyState};
 pub use self::top::{Top, TopKey};

@@ -13,9 +13,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tollgate::{Decision, Error};
 
-use crate::admin::{Admin, PolicyState};
+use crate::admin::Admin;
 use crate::entry::Entry;
 use crate::error::Failed;
+use crate::fleet::PolicyState;
 use crate::top::TopKey;
 
 #[derive(Deserialize)]

@@ -146,7 +146,7 @@ async fn drop_ended(store: &RedisStore, now_ms: u64) -> Result<(), Error> {
 }
 
 /// The fields of a hash that are text.
-pub(crate) async fn hash(store: &RedisStore, key: &str) -> Result<Vec<(String, String)>, Error> {
+async fn hash(store: &RedisStore, key: &str) -> Result<Vec<(String, String)>, Error> {
     let is_hash = |reply: &Value| matches!(reply, Value::Array(_) | Value::Map(_));
     let fields = store.command_checked(cmd("HGETALL").arg(key), is_hash).await?;
     let fields: Vec<(Vec<u8>, Vec<u8>)> =

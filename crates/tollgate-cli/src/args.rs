@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
-use clap::{Args as Group, Parser, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args as Group, Parser, Subcommand};
 use humantime::Duration;
 use tollgate_admin::EffectKind;
 
@@ -113,7 +114,8 @@ pub(crate) enum Command {
     /// Removes an override of the same layer, policy and key.
     Undo {
         /// Effect to remove.
-        effect: Effect,
+        #[arg(value_parser = effect())]
+        effect: EffectKind,
         #[command(flatten)]
         target: Target,
     },
@@ -152,25 +154,8 @@ pub(crate) struct Target {
     pub(crate) layer: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Effect {
-    Exempt,
-    Deny,
-    Scale,
-    Off,
-    Shadow,
-    Enforce,
-}
+const EFFECTS: [&str; 6] = ["exempt", "deny", "scale", "off", "shadow", "enforce"];
 
-impl From<Effect> for EffectKind {
-    fn from(effect: Effect) -> Self {
-        match effect {
-            Effect::Exempt => Self::Exempt,
-            Effect::Deny => Self::Deny,
-            Effect::Scale => Self::Scale,
-            Effect::Off => Self::Off,
-            Effect::Shadow => Self::Shadow,
-            Effect::Enforce => Self::Enforce,
-        }
-    }
+fn effect() -> impl TypedValueParser<Value = EffectKind> {
+    PossibleValuesParser::new(EFFECTS).try_map(|name| serde_json::from_value(name.into()))
 }

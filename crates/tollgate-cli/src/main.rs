@@ -67,7 +67,7 @@ async fn run(args: &Args) -> Result<(), Error> {
             set(&fleet, output, entry).await?;
         }
         Command::Undo { effect, target } => {
-            output.changed(usize::from(fleet.remove(entry((*effect).into(), target, None)).await?));
+            output.changed(usize::from(fleet.remove(entry(*effect, target, None)).await?));
         }
     }
     Ok(())

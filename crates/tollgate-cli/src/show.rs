@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::json;
 use tollgate::{Decision, Policy};
-use tollgate_admin::{Entry, PublishedPolicy, TopKey};
+use tollgate_admin::{Entry, PolicyState, TopKey};
 
 /// Prints for people, or as JSON.
 #[derive(Clone, Copy)]
@@ -13,12 +13,12 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    pub(crate) fn policies(self, policies: &[PublishedPolicy]) {
-        let window = |policy: &PublishedPolicy| match &policy.calendar {
+    pub(crate) fn policies(self, policies: &[PolicyState]) {
+        let window = |policy: &PolicyState| match &policy.calendar {
             Some(calendar) => calendar.clone(),
             None => format!("{:?}", Duration::from_micros(policy.window_us)),
         };
-        let row = |policy: &PublishedPolicy| {
+        let row = |policy: &PolicyState| {
             [
                 policy.layer.clone(),
                 policy.policy.clone(),

@@ -229,6 +229,34 @@ pub(in crate::limiter) struct OverrideTable {
 struct Table {
     keys: HashMap<Key, Vec<Override>>,
     others: Vec<Override>,
+    /// Policies that deny some keys, or `None` for all policies, and the end of the last of these denials.
+    denying: HashMap<Option<PolicyName>, Option<Instant>>,
+    /// The end of the last override, or `None` if one has no end.
+    end: Option<Instant>,
+}
+
+impl Table {
+    fn new(all: Vec<Override>) -> Self {
+        let end = all.iter().map(|one| one.until).reduce(later).flatten();
+        let mut table = Self { end, ..Self::default() };
+        for one in all {
+            let Some(key) = one.key.clone() else {
+                table.others.push(one);
+                continue;
+            };
+            if one.effect == Effect::Deny {
+                let last = table.denying.entry(one.policy.clone()).or_insert(one.until);
+                *last = later(*last, one.until);
+            }
+            table.keys.entry(key).or_default().push(one);
+        }
+        table
+    }
+}
+
+/// `None` is no end.
+fn later(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    Some(one?.max(other?))
 }
 
 impl OverrideTable {
@@ -274,25 +302,24 @@ impl OverrideTable {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut all = self.list();
         change(&mut all);
-        let (mut table, is_used) = (Table::default(), !all.is_empty());
-        for one in all {
-            match one.key.clone() {
-                Some(key) => table.keys.entry(key).or_default().push(one),
-                None => table.others.push(one),
-            }
-        }
-        self.table.store(Arc::new(table));
+        let is_used = !all.is_empty();
+        self.table.store(Arc::new(Table::new(all)));
         self.is_used.store(is_used, Ordering::Release);
     }
 
     pub(super) fn denies_a_key(&self, policy: &PolicyName) -> bool {
         let (table, now) = (self.table.load(), Instant::now());
-        let denies = |one: &Override| one.effect == Effect::Deny && one.is_for(policy) && !one.is_over(now);
-        table.keys.values().flatten().any(denies)
+        let ends = [table.denying.get(&None), table.denying.get(&Some(policy.clone()))];
+        ends.into_iter().flatten().any(|end| end.is_none_or(|end| now < end))
     }
 
     pub(super) fn find(&self, policy: &PolicyName, key: Option<&Key>) -> Found {
         let (table, now) = (self.table.load(), Instant::now());
+        if table.end.is_some_and(|end| end <= now) {
+            // The last one has ended: from now on a check costs one load again.
+            self.change(|_| {});
+            return Found::default();
+        }
         let of_key = key.and_then(|key| table.keys.get(key)).into_iter().flatten();
         let mut found = Found::default();
         for one in table.others.iter().chain(of_key).filter(|one| one.is_for(policy) && !one.is_over(now)) {
@@ -336,4 +363,26 @@ fn fraction(policy: &PolicyName, key: &Key) -> f64 {
     hasher.write(&[0]);
     hasher.write(key.as_bytes());
     (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_table_whose_last_override_has_ended_is_not_looked_into_any_more() {
+        let (table, policy) = (OverrideTable::default(), "plan".parse().expect("a name"));
+        let second = Duration::from_secs(1);
+        assert!(
+            table.set(Override::exempt(second)) && table.set(Override::deny(2 * second).key(Key::new("user", "ada")))
+        );
+        tokio::time::advance(second).await;
+        assert!(table.find(&policy, None).access.is_none() && table.is_used() && table.denies_a_key(&policy));
+        tokio::time::advance(second).await;
+        assert!(!table.denies_a_key(&policy) && table.is_used());
+        assert!(table.find(&policy, None).access.is_none() && !table.is_used());
+        assert!(table.set(Override::off()) && table.set(Override::exempt(second)));
+        tokio::time::advance(2 * second).await;
+        assert!(table.find(&policy, None).mode.is_some() && table.is_used(), "one has no end");
+    }
 }

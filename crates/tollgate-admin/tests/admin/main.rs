@@ -141,6 +141,41 @@ async fn each_override_holds_in_both_processes_within_a_second_and_a_half_and_is
     assert!(!other.admin.show(None, "login", "ada").await.expect("Redis works").is_banned());
 }
 
+/// A user with what docs/redis.md names, and no more.
+#[tokio::test]
+async fn the_permissions_in_the_page_suffice_and_keys_but_the_overrides_expire() {
+    let page = include_str!("../../../../docs/redis.md");
+    let rules = page.lines().find_map(|line| line.strip_prefix("ACL SETUSER limiter on >password ~shop:* "));
+    let row = page.lines().find(|line| line.contains("overrides of `tollgate-admin`")).expect("a row");
+    let more = row.split('`').nth(3).expect("permissions");
+    let server = RedisServer::start();
+    let rules = rules.expect("the line is there").split(' ').chain(more.split(' '));
+    let all: Vec<&str> = ["ACL", "SETUSER", "limiter", "on", ">password", "~shop:*"].into_iter().chain(rules).collect();
+    let (): () = server.ask(&all);
+    let url = server.url().replace("redis://", "redis://limiter:password@");
+    let store = RedisStore::builder().prefix("shop").connect(&url).await.expect("it was started");
+    let live = RateLimitLayer::composite(store.clone()).policies(policies()).live();
+    let admin = Admin::redis(store.clone()).layer("api", live.clone());
+    admin.start();
+    admin.set(for_an_hour(of_ada(EffectKind::Exempt))).await.expect("it may");
+    let fleet = Fleet::new(store);
+    let start = Instant::now();
+    while fleet.policies().await.expect("it may").is_empty() {
+        assert!(start.elapsed() < Duration::from_secs(5), "it may publish");
+        sleep(Duration::from_millis(20)).await;
+    }
+    let process = Process { live, admin };
+    assert_eq!([process.send("ada").await, process.send("bob").await], [200; 2]);
+    fleet.set(for_an_hour(of_ada(EffectKind::Deny))).await.expect("it may");
+    assert!(fleet.remove(of_ada(EffectKind::Deny)).await.expect("it may"));
+    fleet.reset(None, "plan", "bob").await.expect("it may");
+    fleet.set(of_plan(EffectKind::Off)).await.expect("it may");
+    for key in server.keys() {
+        let ttl: i64 = server.ask(&["PTTL", &key]);
+        assert_eq!(ttl > 0, key != "shop:overrides", "{key}: {ttl}");
+    }
+}
+
 #[tokio::test]
 async fn the_last_known_overrides_hold_while_redis_is_away_and_end_by_themselves() {
     let server = RedisServer::start();

@@ -152,6 +152,8 @@ async fn mistakes_are_errors_that_say_what_there_is() {
         ("scale --factor 0 --for 1h", "factor 0"),
         ("enforce --share 2", "share 2"),
         ("off --key ada", "a kind, a colon"),
+        ("deny --for 1h --key user:ada", "no policy makes the key user:ada"),
+        ("off --layer web", "no process has the layer"),
         ("undo nothing", "exempt"),
         ("check no-such-file.toml", "no-such-file.toml"),
         ("policies --redis redis://127.0.0.1:1", "127.0.0.1:1"),
