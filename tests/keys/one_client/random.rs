@@ -24,7 +24,7 @@ pub(crate) fn bytes(seed: u64, number: usize) -> [u8; 64] {
 fn prove(kind: &Kind, seed: u64) {
     let wanted = many(REQUESTS);
     let mut ledger = Ledger::new(kind, 1);
-    for number in 0..wanted * 10 {
+    for number in 0..wanted * 20 {
         let found = ledger.next(&mut Choices::new(&bytes(seed, number)));
         found.unwrap_or_else(|error| panic!("SEED={seed}, request {number}: {error}"));
         if ledger.tally.requests == wanted {
