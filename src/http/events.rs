@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use crate::core::{Decision, Key, Lines, Mode, Outcome, PolicyName, Source};
-use crate::telemetry::log_ban;
+use crate::telemetry::{Telemetry, log_ban};
 
 /// How keys of clients are logged.
 ///
@@ -60,18 +60,24 @@ impl Default for Bounds {
 
 impl Events {
     #[inline]
-    pub(crate) fn decided(&self, decision: &Decision) {
-        if let Some(on_decision) = &self.on_decision {
-            on_decision(decision);
-        }
+    pub(crate) fn decided(&self, telemetry: &Telemetry, decision: &Decision) {
         if self.records {
             self.record(decision);
+        }
+        self.checked(telemetry, decision);
+    }
+
+    /// For a check by a handler, which leaves the fields of the span to the layer's decision.
+    #[inline]
+    pub(crate) fn checked(&self, telemetry: &Telemetry, decision: &Decision) {
+        if let Some(on_decision) = &self.on_decision {
+            on_decision(decision);
         }
         for outcome in decision.outcomes() {
             if !outcome.is_allowed() {
                 self.denied(decision, outcome);
             } else if let Some(share) = self.near_limit {
-                self.allowed(decision, outcome, share);
+                self.allowed(telemetry, decision, outcome, share);
             }
         }
     }
@@ -114,7 +120,7 @@ impl Events {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a share of more than 2^53 units need not be exact")]
-    fn allowed(&self, decision: &Decision, outcome: &Outcome, share: f64) {
+    fn allowed(&self, telemetry: &Telemetry, decision: &Decision, outcome: &Outcome, share: f64) {
         let remaining = outcome.remaining();
         // A cached denial, or one by an override, does not know the units left of the other policies.
         let is_known = !matches!(decision.source(), Source::DenyCache | Source::Override);
@@ -124,17 +130,11 @@ impl Events {
         if remaining as f64 >= share * outcome.quota().capacity() as f64 {
             return;
         }
+        telemetry.near_limit(outcome.policy_name());
         self.lines.near.log(outcome.policy(), |more| {
             let (policy, key, source) = (outcome.policy(), self.key(outcome.key()), decision.source().as_str());
             tracing::info!(code = "near_limit", policy, key, remaining, source, more, "limit is near");
         });
-    }
-
-    /// Logs the bans that began with a decision that a handler asked for.
-    pub(crate) fn bans_began(&self, decision: &Decision) {
-        for outcome in decision.outcomes().iter().filter(|outcome| outcome.has_begun_ban()) {
-            self.ban_began(outcome.policy_name(), outcome.key(), outcome.mode(), outcome.banned_for());
-        }
     }
 
     pub(crate) fn ban_began(&self, policy: &PolicyName, key: &Key, mode: Mode, length: Option<Duration>) {

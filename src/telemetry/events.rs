@@ -78,6 +78,11 @@ impl Telemetry {
         self.series.policies.with(policy, |policy| policy.unknown_tiers().increment(1));
     }
 
+    pub(crate) fn near_limit(&self, policy: &PolicyName) {
+        #[cfg(feature = "metrics")]
+        self.series.policies.with(policy, |policy| policy.near_limit().increment(1));
+    }
+
     pub(crate) fn banned(&self, policy: &PolicyName, mode: Mode) {
         #[cfg(feature = "metrics")]
         self.series.policies.with(policy, |policy| policy.bans(mode)[0].increment(1));

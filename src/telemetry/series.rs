@@ -109,6 +109,7 @@ pub(super) struct PolicySeries {
     refusals: [OnceLock<Counter>; 2],
     /// By mode: bans that began, and denials by them.
     bans: [OnceLock<[Counter; 2]>; 2],
+    near_limit: OnceLock<Counter>,
     ambiguous: OnceLock<Counter>,
     unknown_tiers: OnceLock<Counter>,
     skipped: OnceLock<[Counter; 4]>,
@@ -130,6 +131,7 @@ impl PolicySeries {
             began.increment(outcome.has_begun_ban().into());
             refused.increment(outcome.is_banned().into());
         }
+        self.near_limit();
         self.ambiguous();
         self.unknown_tiers();
         self.skipped();
@@ -137,6 +139,10 @@ impl PolicySeries {
 
     pub(super) fn bans(&self, mode: Mode) -> &[Counter; 2] {
         self.bans[mode as usize].get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter(&self.labels(mode))))
+    }
+
+    pub(super) fn near_limit(&self) -> &Counter {
+        self.near_limit.get_or_init(|| NEAR_LIMIT.counter(&[self.label()]))
     }
 
     pub(super) fn ambiguous(&self) -> &Counter {
@@ -220,6 +226,8 @@ const BAN_REFUSALS: Metric = count(
     "tollgate_ban_refusals_total",
     "Decisions in which a policy refused a banned key, or, in shadow mode, would have refused it.",
 );
+
+const NEAR_LIMIT: Metric = count("tollgate_near_limit_total", "Allowed requests that left little of a policy's limit.");
 
 const AMBIGUOUS_KEYS: Metric = count("tollgate_ambiguous_keys_total", "Requests whose key was ambiguous for a policy.");
 

@@ -305,7 +305,7 @@ impl RateLimitHandle {
         let decision = decided.as_ref().map(|decided| &decided.decision);
         limits.telemetry.decided(timer, decision);
         if let Ok(decision) = decision {
-            self.shared.gate.events.bans_began(decision);
+            self.shared.gate.events.checked(&limits.telemetry, decision);
         }
         let StoreDecision { mut decision, receipt } = decided?;
         if !policy.is_shown() {

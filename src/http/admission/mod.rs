@@ -232,7 +232,7 @@ fn verdict(
         decided.decision = refused;
     }
     gate.limits.telemetry.decided(timer, Ok(&decided.decision));
-    gate.events.decided(&decided.decision);
+    gate.events.decided(&gate.limits.telemetry, &decided.decision);
     if decided.decision.is_allowed() {
         Ok(Admitted::new(Arc::clone(gate), places, decided))
     } else {

@@ -282,7 +282,7 @@ impl RateLimitLayer {
     }
 
     /// Logs allowed requests that leave less than `share` of a policy's capacity, at `info`, with the bound of
-    /// [`log_denials`](Self::log_denials).
+    /// [`log_denials`](Self::log_denials), and counts them in the metric `tollgate_near_limit_total`.
     ///
     /// # Panics
     ///
@@ -332,7 +332,8 @@ impl RateLimitLayer {
 
     /// Sets a closure that is called with each decision, allowed or denied, before the request goes on.
     ///
-    /// It is for counts and events of your own. It must not block. Requests without a decision, such as those without a
+    /// It is for counts and events of your own. Decisions of [`RateLimitHandle::check`](crate::RateLimitHandle::check)
+    /// are reported too. It must not block. Requests without a decision, such as those without a
     /// key, are not reported. A second closure replaces the first.
     ///
     /// # Examples

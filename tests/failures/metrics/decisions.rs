@@ -94,6 +94,21 @@ async fn whatever_decides_bans_or_does_not_count_a_request_is_counted_once() {
 }
 
 #[tokio::test]
+async fn what_leaves_little_of_a_limit_is_counted_if_the_layer_logs_it() {
+    let near = "near_limit_total{policy=user}";
+    for (layer, expected) in
+        [(memory(per_user(Quota::per_hour(4))), 0), (memory(per_user(Quota::per_hour(4))).log_near_limit(0.5), 2)]
+    {
+        let watch = Watch::start();
+        for _ in 0..4 {
+            ask(&layer, "ada").await;
+        }
+        let expected: &[_] = if expected == 0 { &[(ALLOWED, 4)] } else { &[(ALLOWED, 4), (near, expected)] };
+        watch.saw("four of four", expected);
+    }
+}
+
+#[tokio::test]
 async fn a_request_counts_once_however_many_policies_it_asks_and_whoever_refuses_it() {
     let watch = Watch::start();
     let all = [Policy::new("all", MANY).unadvertised(), per_user(ONE), Policy::new("trial", ONE).shadow()];

@@ -1,11 +1,13 @@
 //! What operators learn of decisions: lines of the log, fields of a span, and a callback.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
-use http::Request;
+use http::{Request, Response};
 use tollgate::status::LogKeys;
-use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitLayer, key};
-use tracing::{Level, field, info, info_span};
+use tollgate::{Ban, Key, MemoryStore, Policy, Quota, RateLimitHandle, RateLimitLayer, key};
+use tower::{Layer, ServiceExt, service_fn};
+use tracing::{Instrument, Level, field, info, info_span};
 
 use crate::rig::{HOUR, Text, hello, send, with};
 use crate::support::log::Log;
@@ -88,6 +90,40 @@ fn a_callback_has_each_decision_with_its_keys_and_the_span_its_fields() {
     let user = |name: &str| vec![format!("header x-user:{name}")];
     let expected = [(true, user("ada")), (false, user("ada")), (true, user("bob")), (false, user("ada"))];
     assert_eq!(*seen.lock().expect("nothing panics"), expected);
+}
+
+#[tokio::test]
+async fn a_check_of_a_handler_is_reported_and_logged_and_leaves_the_span_to_the_layer() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = Arc::clone(&seen);
+    let layer =
+        RateLimitLayer::new(MemoryStore::new(), user(9)).record_span().log_denials().on_decision(move |decision| {
+            let names = decision.outcomes().iter().map(|outcome| (outcome.policy().to_owned(), outcome.is_allowed()));
+            note.lock().expect("nothing panics").extend(names);
+        });
+    let log = Log::default();
+    let _noting = log.note(Level::INFO);
+    let inner = service_fn(async |request: Request<Text>| {
+        let limits = request.extensions().get::<RateLimitHandle>().expect("of the layer").clone();
+        let export = Policy::new("export", Quota::fixed_window(1, HOUR));
+        for _ in 0..2 {
+            let _ = limits.check(&export, &Key::new("user", "ada")).await.expect("memory works");
+        }
+        info!("served");
+        Ok::<_, Infallible>(Response::new(Text::default()))
+    });
+    let span = info_span!("request", ratelimit.policy = field::Empty);
+    layer.layer(inner).oneshot(by("ada")).instrument(span).await.expect("it never fails");
+    let expected =
+        [("user", true), ("export", true), ("export", false)].map(|(name, is_allowed)| (name.to_owned(), is_allowed));
+    assert_eq!(*seen.lock().expect("nothing panics"), expected);
+    let denied = log.lines("code=\"refused\"");
+    assert!(denied.len() == 1 && denied[0].contains("policy=\"export\""), "{denied:#?}");
+    let served = log.lines("served").pop().expect("it was logged");
+    assert!(
+        served.contains("ratelimit.policy=\"user\"") && !served.contains("ratelimit.policy=\"export\""),
+        "{served}"
+    );
 }
 
 #[test]

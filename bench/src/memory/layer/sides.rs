@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, Response, StatusCode};
 use tollgate::{MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, key};
+use tollgate_admin::Top;
 use tollgate_shed::{FleetShedLayer, WorkerShedLayer};
 use tower::Layer;
 
@@ -68,7 +69,7 @@ pub(super) fn all() -> Vec<Side> {
     ours.collect()
 }
 
-fn ours() -> [Side; 7] {
+fn ours() -> [Side; 8] {
     let ample = Quota::per_hour(PER_HOUR.into()).burst(BURST.into());
     let one = |quota| RateLimitLayer::composite(MemoryStore::new()).ip(quota);
     let window = Quota::fixed_window(BURST.into(), Duration::from_secs(3_600));
@@ -77,6 +78,7 @@ fn ours() -> [Side; 7] {
     let three = three.global(Quota::per_second(BURST.into()));
     let without_handle = |headers| one(ample).headers(headers).without_handle();
     let side = |name, layer: RateLimitLayer, expected| Side::new(name, boxed(layer.layer(Inner)), expected);
+    let counted = one(ample).on_decision(Top::new().observer());
     let (ietf, legacy) = ("ratelimit", "x-ratelimit-remaining");
     [
         side("one policy, no headers", one(ample).headers(RateLimitHeaders::none()), Expected::Nothing),
@@ -91,6 +93,7 @@ fn ours() -> [Side; 7] {
         side(ONE, one(ample), Expected::Admitted(ietf)).beside(GOVERNOR_HEADERS, 1.3, 1.1),
         side(super::FIXED, one(window).headers(RateLimitHeaders::ietf()), Expected::Admitted(ietf)),
         side("one policy, refused", one(Quota::per_hour(1)), Expected::Refused(ietf)).beside(ONE, 1.2, 1.0),
+        side("one policy, both header sets, counted by Top", counted, Expected::Admitted(ietf)),
         side("three policies, both header sets", three, Expected::Admitted(ietf)).beside(ONE, 1.8, 1.6),
     ]
 }

@@ -36,9 +36,13 @@ async fn process(server: &RedisServer) -> (LiveLayer, Admin) {
 }
 
 async fn send(live: &LiveLayer) -> u16 {
+    send_as(live, "ada").await
+}
+
+async fn send_as(live: &LiveLayer, user: &str) -> u16 {
     let inner = service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(String::new())));
     let mut request = Request::new(String::new());
-    request.headers_mut().insert("x-user", "ada".parse().expect("a value"));
+    request.headers_mut().insert("x-user", user.parse().expect("a value"));
     request.headers_mut().insert("x-token", "s3cret".parse().expect("a value"));
     let peer = SocketAddr::new(IpAddr::from([192, 0, 2, 1]), 4711);
     request.extensions_mut().insert(axum::extract::ConnectInfo(peer));
@@ -136,6 +140,54 @@ async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
     assert_eq!(send(&live).await, 429);
     assert_eq!(done(&server, "lift-ban --policy ip --key 192.0.2.1"), "done\n");
     assert_eq!(send(&live).await, 200);
+}
+
+/// The page's lines, without numbers and padding, as the time left and the width of columns differ.
+fn shape(text: &str) -> Vec<String> {
+    let numbers = |char: char| if char.is_ascii_digit() { '0' } else { char };
+    let line = |line: &str| {
+        let mut line: String = line.chars().map(numbers).collect();
+        while line.contains("00") {
+            line = line.replace("00", "0");
+        }
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    text.lines().map(line).collect()
+}
+
+/// `TOLLGATE_PRINT=1 cargo test -p tollgate-cli the_first_incident -- --nocapture` prints the blocks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_incident_is_as_the_page_shows_it() {
+    let server = RedisServer::start();
+    let plan = Policy::new("plan", Quota::per_minute(2)).key(key::header("x-user").plain());
+    let (store, top) = (RedisStore::connect(&server.url()).await.expect("it was started"), Top::new());
+    let live = RateLimitLayer::new(store.clone(), plan).on_decision(top.observer()).live();
+    let admin = Admin::redis(store).layer("api", live.clone()).top(top);
+    for user in ["ada"; 20].into_iter().chain(["bob"]) {
+        send_as(&live, user).await;
+    }
+    admin.start();
+    let start = Instant::now();
+    while !done(&server, "top").contains("header x-user:bob") {
+        assert!(start.elapsed() < Duration::from_secs(15), "it is published every 10 s");
+        sleep(Duration::from_millis(200)).await;
+    }
+    let page = include_str!("../../../../docs/operating.md");
+    let blocks = page.split("```console\n").skip(1).map(|rest| rest.split("```").next().expect("a block"));
+    let mut commands = 0;
+    for block in blocks {
+        let mut printed = String::new();
+        for line in block.lines().filter_map(|line| line.strip_prefix("$ tollgate ")) {
+            commands += 1;
+            printed += &format!("$ tollgate {line}\n{}", done(&server, line));
+        }
+        if std::env::var_os("TOLLGATE_PRINT").is_some() {
+            println!("{printed}");
+        } else {
+            assert_eq!(shape(&printed), shape(block));
+        }
+    }
+    assert!(commands >= 10, "{commands} commands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
