@@ -23,7 +23,8 @@ const PERIOD: Duration = Duration::from_secs(300);
 /// The keys that send most requests, and those that are denied most, of each policy, in bounded memory.
 ///
 /// It counts requests of the last 5 to 10 minutes with the sketch `HeavyKeeper`: counts of frequent keys are close, and
-/// rare keys are left out. It keeps about 150 kB for each of at most 64 policies. Each decision takes a lock.
+/// rare keys are left out. It keeps about 150 kB for each of at most 64 policies. Each decision takes a lock, and about
+/// 1,400 instructions for each policy that applies.
 ///
 /// # Examples
 ///
