@@ -1,7 +1,7 @@
 //! A service whose limits an operator changes while it serves.
 //!
 //! ```text
-//! cargo run -p tollgate-admin --example admin                      # or: -- redis://127.0.0.1:6379
+//! cargo run -p tollgate-admin --example admin                      # or: -- redis://127.0.0.1:6379 [PORT]
 //! curl -i localhost:3000/ -H 'x-user: ada'                         # 200 twice, then 429
 //! curl -X PUT localhost:3000/admin/overrides -H 'x-operator: me' -H 'content-type: application/json' \
 //!      -d '{"policy": "plan", "key": "ada", "effect": "exempt", "for_seconds": 60}'
@@ -32,7 +32,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Behind a real guard, such as a token, and not on the port that clients reach.
     let is_operator = |parts: &http::request::Parts| parts.headers.contains_key("x-operator");
     let app = Router::new().route("/", get(async || "hello\n")).layer(live).nest("/admin", admin.router(is_operator));
-    let listener = TcpListener::bind("127.0.0.1:3000").await?;
+    let port = std::env::args().nth(2).map_or(Ok(3000), |port| port.parse())?;
+    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app).await?;
     Ok(())

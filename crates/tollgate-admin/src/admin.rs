@@ -278,6 +278,10 @@ impl Inner {
     fn with_key(&self, mut entry: Entry) -> Result<Entry, Error> {
         if let (Some(policy), Some(text)) = (&entry.policy, &entry.key) {
             let layers = self.layers(entry.layer.as_deref()).filter(|layer| layer.find_policy(policy).is_some());
+            let mut layers = layers.peekable();
+            if layers.peek().is_none() {
+                return Err(self.no_policy(entry.layer.as_deref(), policy));
+            }
             let keys = layers.map(|layer| key_of(layer, policy, text)).collect::<Result<BTreeSet<Key>, Error>>()?;
             if keys.len() > 1 {
                 return Err(Error::invalid(format!("layers make different keys of {text:?}: name the layer")));
@@ -297,11 +301,15 @@ impl Inner {
         };
         let counters = found.map(counter).collect::<Result<Vec<_>, Error>>()?;
         if counters.is_empty() {
-            let policies = self.layers(layer).flat_map(LiveLayer::policies);
-            let all: Vec<String> = policies.map(|policy| policy.name().to_owned()).collect();
-            return Err(Error::invalid(format!("no policy has the name {policy:?}; there are {all:?}")));
+            return Err(self.no_policy(layer, policy));
         }
         Ok(counters)
+    }
+
+    fn no_policy(&self, layer: Option<&str>, policy: &str) -> Error {
+        let policies = self.layers(layer).flat_map(LiveLayer::policies);
+        let all: Vec<String> = policies.map(|policy| policy.name().to_owned()).collect();
+        Error::invalid(format!("no policy has the name {policy:?}; there are {all:?}"))
     }
 }
 

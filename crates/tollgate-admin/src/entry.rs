@@ -57,6 +57,21 @@ pub enum EffectKind {
     Enforce,
 }
 
+impl EffectKind {
+    /// Returns the name, such as `"exempt"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exempt => "exempt",
+            Self::Deny => "deny",
+            Self::Scale => "scale",
+            Self::Off => "off",
+            Self::Shadow => "shadow",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
 impl Entry {
     /// Creates an entry for all layers, policies and keys.
     #[must_use]
@@ -69,7 +84,9 @@ impl Entry {
     pub(crate) fn end_by(&mut self, now_ms: u64) -> Result<(), Error> {
         if let Some(seconds) = self.for_seconds.take() {
             if seconds == 0 || self.until_ms.is_some() {
-                return Err(Error::invalid("for_seconds must be at least 1, and not beside until_ms"));
+                return Err(Error::invalid(
+                    "an override must last at least 1 s, and has either for_seconds or until_ms",
+                ));
             }
             self.until_ms = Some(now_ms.saturating_add(seconds.saturating_mul(1_000)));
         }
@@ -97,19 +114,19 @@ impl Entry {
     pub(crate) fn to_override(&self, now_ms: u64) -> Result<Override, Error> {
         let left = self.until_ms.map(|until| Duration::from_millis(until.saturating_sub(now_ms)));
         let bounded =
-            || left.ok_or_else(|| Error::invalid(format!("effect {:?} needs an end: for_seconds", self.effect)));
+            || left.ok_or_else(|| Error::invalid(format!("{} needs an end: for_seconds", self.effect.as_str())));
         for (name, is_set, of) in
             [("factor", self.factor.is_some(), EffectKind::Scale), ("share", self.share.is_some(), EffectKind::Enforce)]
         {
             if is_set && self.effect != of {
-                return Err(Error::invalid(format!("{name} is for the effect {of:?} only")));
+                return Err(Error::invalid(format!("{name} is for {} only", of.as_str())));
             }
         }
         let one = match self.effect {
             EffectKind::Exempt => Override::exempt(bounded()?),
             EffectKind::Deny => Override::deny(bounded()?),
             EffectKind::Scale => {
-                let factor = self.factor.ok_or_else(|| Error::invalid("effect Scale needs a factor"))?;
+                let factor = self.factor.ok_or_else(|| Error::invalid("scale needs a factor"))?;
                 Override::scale(factor, bounded()?)?
             }
             EffectKind::Off => Override::off(),

@@ -79,7 +79,7 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// If Redis fails.
+    /// If there are none, or Redis fails.
     pub async fn policies(&self) -> Result<Vec<PolicyState>, Error> {
         let mut found: BTreeMap<(String, String), PolicyState> = BTreeMap::new();
         for process in live_processes(&self.store).await? {
@@ -89,7 +89,7 @@ impl Fleet {
                 found.insert(id, PolicyState { processes, ..policy });
             }
         }
-        Ok(found.into_values().collect())
+        if found.is_empty() { Err(self.nobody()) } else { Ok(found.into_values().collect()) }
     }
 
     /// Lists the keys with most requests and denials of all processes whose [`Admin`](crate::Admin) has a [`Top`].
@@ -121,19 +121,20 @@ impl Fleet {
         self.source.now_ms().await
     }
 
-    /// Sets an override, which holds in all processes within about a second.
+    /// Sets an override, which holds in all processes within about a second, and returns it with its whole key and end.
     ///
     /// The key is the value that a client sends, if the policy is given, or a whole key.
     ///
     /// # Errors
     ///
     /// If no process has the policy, or none of the policies has such keys. If the entry needs an end and has none.
-    pub async fn set(&self, entry: Entry) -> Result<(), Error> {
+    pub async fn set(&self, entry: Entry) -> Result<Entry, Error> {
         let mut entry = self.with_key(entry).await?;
         let now = self.source.now_ms().await?;
         entry.end_by(now)?;
         drop(entry.to_override(now)?);
-        self.source.set(entry).await
+        self.source.set(entry.clone()).await?;
+        Ok(entry)
     }
 
     /// Removes the override of the same kind for the same layer, policy and key. Returns `true` if there was one.
@@ -149,13 +150,18 @@ impl Fleet {
         self.source.remove(&self.with_key(entry).await?.id()).await
     }
 
-    /// Returns what a key has left of a policy, without taking anything.
+    /// Returns what a key has left of a policy with the overrides in force, without taking anything. The decision has no
+    /// outcome if the key is exempt or the policy is off.
     ///
     /// # Errors
     ///
     /// If no process has the policy, its keys are not known, its windows are a calendar's, or Redis fails.
     pub async fn show(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<Decision, Error> {
-        let (limiter, key) = self.counter(layer, policy, key).await?;
+        let state = self.find(layer, policy).await?;
+        let (limiter, key) = self.counter(&state, key)?;
+        let (entries, now) = self.source.read().await?;
+        let in_force = entries.values().filter(|entry| entry.is_for(&state.layer));
+        limiter.overrides().replace(in_force.filter_map(|entry| entry.to_override(now).ok()));
         limiter.peek(&key).await
     }
 
@@ -165,7 +171,7 @@ impl Fleet {
     ///
     /// See [`show`](Self::show).
     pub async fn reset(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
-        let (limiter, key) = self.counter(layer, policy, key).await?;
+        let (limiter, key) = self.counter(&self.find(layer, policy).await?, key)?;
         limiter.reset(&key).await
     }
 
@@ -175,7 +181,7 @@ impl Fleet {
     ///
     /// See [`show`](Self::show).
     pub async fn refund(&self, layer: Option<&str>, policy: &str, key: &str, units: u64) -> Result<usize, Error> {
-        let (limiter, key) = self.counter(layer, policy, key).await?;
+        let (limiter, key) = self.counter(&self.find(layer, policy).await?, key)?;
         limiter.refund(&key, units).await
     }
 
@@ -185,7 +191,7 @@ impl Fleet {
     ///
     /// See [`show`](Self::show).
     pub async fn lift_ban(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<usize, Error> {
-        let (limiter, key) = self.counter(layer, policy, key).await?;
+        let (limiter, key) = self.counter(&self.find(layer, policy).await?, key)?;
         limiter.lift_ban(&key).await
     }
 
@@ -193,8 +199,21 @@ impl Fleet {
         let all = self.policies().await?;
         let is = |one: &&PolicyState| one.policy == policy && layer.is_none_or(|layer| layer == one.layer);
         let names = || all.iter().map(|one| format!("{}/{}", one.layer, one.policy)).collect::<Vec<_>>();
-        let found = all.iter().find(is).cloned();
-        found.ok_or_else(|| Error::invalid(format!("no process has the policy {policy:?}; there are {:?}", names())))
+        let of = layer.map(|layer| format!("{layer}/")).unwrap_or_default();
+        all.iter().find(is).cloned().ok_or_else(|| match all.is_empty() {
+            true => self.nobody(),
+            false => {
+                Error::invalid(format!("no process has the policy {of}{policy}; there are {}", names().join(", ")))
+            }
+        })
+    }
+
+    /// Says that no process has published its policies.
+    fn nobody(&self) -> Error {
+        let prefix = self.store.prefix();
+        Error::invalid(format!(
+            "no process has published policies within 30 s under the prefix {prefix:?} of this Redis"
+        ))
     }
 
     /// Turns the value that a client sends into a whole key. Fails if no process has the layer or policy, or none of
@@ -210,10 +229,16 @@ impl Fleet {
         let all = self.policies().await?;
         let mut of_layer = all.iter().filter(|one| entry.is_for(&one.layer)).peekable();
         if of_layer.peek().is_none() {
-            return Err(Error::invalid(format!("no process has the layer {:?}", entry.layer)));
+            return Err(match &entry.layer {
+                Some(layer) if !all.is_empty() => Error::invalid(format!("no process has the layer {layer:?}")),
+                _ => self.nobody(),
+            });
         }
         if let Some(key) = &entry.key {
-            drop(key.parse::<Key>()?);
+            if key.parse::<Key>().is_err() {
+                let text = format!("the key {key:?} needs its policy, or its kind, such as \"header x-user:ada\"");
+                return Err(Error::invalid(text));
+            }
             if !of_layer.any(|one| one.key_kind.is_none() || one.is_whole(key)) {
                 return Err(Error::invalid(format!("no policy makes the key {key}")));
             }
@@ -221,8 +246,7 @@ impl Fleet {
         Ok(entry)
     }
 
-    async fn counter(&self, layer: Option<&str>, policy: &str, key: &str) -> Result<(Limiter, Key), Error> {
-        let policy = self.find(layer, policy).await?;
+    fn counter(&self, policy: &PolicyState, key: &str) -> Result<(Limiter, Key), Error> {
         let hour = Duration::from_secs(3_600);
         // Its numbers need not be those of the fleet, because they are not part of the name of a ban.
         let rule = Rule::try_new(&policy.policy, policy.quota()?)?.ban(Ban::new(1, hour, hour));

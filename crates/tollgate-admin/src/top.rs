@@ -52,7 +52,7 @@ pub struct TopKey {
     pub key: String,
     /// Requests, allowed or denied. 0 if the key is not among those with most requests.
     pub requests: u64,
-    /// Requests that the policy denied. 0 if the key is not among those denied most.
+    /// Requests that the policy denied or, in shadow mode, would have denied. 0 if the key is not among those denied most.
     pub denied: u64,
 }
 

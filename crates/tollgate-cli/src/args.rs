@@ -140,8 +140,9 @@ pub(crate) struct Of {
     pub(crate) layer: Option<String>,
 }
 
-/// A layer, a policy, a key, or all.
+/// What an override is for.
 #[derive(Debug, Group)]
+#[group(required = true, multiple = true)]
 pub(crate) struct Target {
     /// Name of the policy. By default, all.
     #[arg(long)]
@@ -152,6 +153,9 @@ pub(crate) struct Target {
     /// Name of the layer. By default, all.
     #[arg(long)]
     pub(crate) layer: Option<String>,
+    /// All policies and keys of all layers.
+    #[arg(long, conflicts_with_all = ["policy", "key", "layer"])]
+    pub(crate) all: bool,
 }
 
 const EFFECTS: [&str; 6] = ["exempt", "deny", "scale", "off", "shadow", "enforce"];

@@ -45,10 +45,15 @@ async fn run(args: &Args) -> Result<(), Error> {
         Command::Top { count } => {
             let mut keys = fleet.top().await?;
             keys.truncate(*count);
+            if keys.is_empty() {
+                // Fails if there are none.
+                fleet.policies().await?;
+                eprintln!("no keys yet: processes that have a Top publish its keys every 10 s");
+            }
             output.top(&keys);
         }
         Command::Overrides => output.overrides(&fleet.overrides().await?, fleet.now_ms().await?),
-        Command::Show { of } => output.decision(&fleet.show(of.layer(), &of.policy, &of.key).await?),
+        Command::Show { of } => output.decision(of, &fleet.show(of.layer(), &of.policy, &of.key).await?),
         Command::Reset { of } => output.changed(fleet.reset(of.layer(), &of.policy, &of.key).await?),
         Command::LiftBan { of } => output.changed(fleet.lift_ban(of.layer(), &of.policy, &of.key).await?),
         Command::Refund { of, units } => output.changed(fleet.refund(of.layer(), &of.policy, &of.key, *units).await?),
@@ -67,7 +72,11 @@ async fn run(args: &Args) -> Result<(), Error> {
             set(&fleet, output, entry).await?;
         }
         Command::Undo { effect, target } => {
-            output.changed(usize::from(fleet.remove(entry(*effect, target, None)).await?));
+            let is_removed = fleet.remove(entry(*effect, target, None)).await?;
+            if !is_removed {
+                eprintln!("there is no such override: tollgate overrides lists those in force");
+            }
+            output.changed(usize::from(is_removed));
         }
     }
     Ok(())
@@ -83,8 +92,8 @@ fn entry(effect: EffectKind, target: &Target, time: Option<humantime::Duration>)
 }
 
 async fn set(fleet: &Fleet, output: Output, entry: Entry) -> Result<(), Error> {
-    fleet.set(entry).await?;
-    output.changed(1);
+    let entry = fleet.set(entry).await?;
+    output.overrides(&[entry], fleet.now_ms().await?);
     Ok(())
 }
 

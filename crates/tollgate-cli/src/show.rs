@@ -6,6 +6,14 @@ use serde_json::json;
 use tollgate::{Decision, Policy};
 use tollgate_admin::{Entry, PolicyState, TopKey};
 
+use crate::args::Of;
+
+/// Whole seconds, rounded up.
+fn time(time: Duration) -> String {
+    let is_part = time.subsec_nanos() > 0;
+    humantime::format_duration(Duration::from_secs(time.as_secs() + u64::from(is_part))).to_string()
+}
+
 /// Prints for people, or as JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
@@ -42,32 +50,42 @@ impl Output {
     pub(crate) fn overrides(self, entries: &[Entry], now_ms: u64) {
         let row = |entry: &Entry| {
             let all = |text: &Option<String>| text.clone().unwrap_or_else(|| "all".to_owned());
-            let effect = format!("{:?}", entry.effect).to_lowercase();
+            let effect = entry.effect.as_str().to_owned();
             let effect = match (entry.factor, entry.share) {
                 (Some(factor), _) => format!("{effect} {factor}"),
                 (_, Some(share)) => format!("{effect} {share}"),
                 _ => effect,
             };
-            let left =
-                |until: u64| humantime::format_duration(Duration::from_secs(until.saturating_sub(now_ms) / 1_000));
-            let left = entry.until_ms.map_or_else(|| "until undone".to_owned(), |until| left(until).to_string());
+            let left = |until: u64| time(Duration::from_millis(until.saturating_sub(now_ms)));
+            let left = entry.until_ms.map_or_else(|| "until undone".to_owned(), left);
             [effect, all(&entry.layer), all(&entry.policy), all(&entry.key), left]
         };
         self.print(&entries, ["effect", "layer", "policy", "key", "left"], entries.iter().map(row));
     }
 
-    pub(crate) fn decision(self, decision: &Decision) {
+    pub(crate) fn decision(self, of: &Of, decision: &Decision) {
         let row = |outcome: &tollgate::Outcome| {
-            let time = |time: Option<Duration>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.0?}"));
+            let wait = outcome.wait().map_or_else(|| "-".to_owned(), time);
+            let state = match (outcome.banned_for(), outcome.is_allowed(), outcome.is_overridden()) {
+                (Some(left), ..) => format!("banned for {}", time(left)),
+                (_, false, _) => "denied by an override".to_owned(),
+                (_, _, true) => "overridden".to_owned(),
+                _ => "-".to_owned(),
+            };
             [
                 outcome.policy().to_owned(),
                 outcome.key().to_string(),
                 format!("{} of {}", outcome.remaining(), outcome.limit()),
-                time(Some(outcome.reset_after())),
-                time(outcome.banned_for()),
+                wait,
+                time(outcome.reset_after()),
+                state,
             ]
         };
-        self.print(decision, ["policy", "key", "left", "full in", "banned for"], decision.outcomes().iter().map(row));
+        let [left, next, full] = ["-"; 3].map(str::to_owned);
+        let exempt = [of.policy.clone(), of.key.clone(), left, next, full, "exempt or off by an override".to_owned()];
+        let exempt = decision.outcomes().is_empty().then_some(exempt);
+        let rows = decision.outcomes().iter().map(row).chain(exempt);
+        self.print(decision, ["policy", "key", "left", "next in", "full in", "state"], rows);
     }
 
     pub(crate) fn changed(self, count: usize) {

@@ -30,9 +30,7 @@ async fn process(server: &RedisServer) -> (LiveLayer, Admin) {
     ];
     let top = Top::new();
     let live = RateLimitLayer::composite(store.clone()).policies(policies).on_decision(top.observer()).live();
-    let admin = Admin::redis(store).layer("api", live.clone()).top(top);
-    admin.start();
-    (live, admin)
+    (live.clone(), Admin::redis(store).layer("api", live).top(top))
 }
 
 async fn send(live: &LiveLayer) -> u16 {
@@ -75,17 +73,19 @@ fn done(server: &RedisServer, line: &str) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
     let server = RedisServer::start();
-    let (live, _admin) = process(&server).await;
+    let (live, admin) = process(&server).await;
     for _ in 0..2 {
         assert_eq!(send(&live).await, 200);
     }
     assert_eq!(send(&live).await, 429);
+    // It publishes when it starts, and then every 10 s.
+    admin.start();
     let start = Instant::now();
-    while !done(&server, "policies").contains("plan") {
+    while !run(&server, "policies").0 {
         assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
     }
     let start = Instant::now();
-    while !done(&server, "top").contains("header x-user:ada") {
+    while !run(&server, "top").1.contains("header x-user:ada") {
         assert!(start.elapsed() < Duration::from_secs(15), "it is published every 10 s");
         sleep(Duration::from_millis(200)).await;
     }
@@ -97,6 +97,21 @@ async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
     assert_eq!((of("token", "key_kind"), of("token", "is_hashed")), ("header x-token".into(), true.into()));
     assert_eq!((of("ip", "key_kind"), of("plan", "processes")), ("ip".into(), 1.into()));
 
+    // With the overrides in force, as the service decides.
+    let shown = |line: &str| done(&server, &format!("show {line}"));
+    for (set, line, shows) in [
+        ("scale --factor 10 --for 1h --policy plan", "--policy plan --key ada", "18 of 20"),
+        ("exempt --for 1h --policy plan --key ada", "--policy plan --key ada", "exempt or off"),
+        ("deny --for 1h --policy plan --key ada", "--policy plan --key ada", "denied by an override"),
+        ("off --policy plan", "--policy plan --key ada", "exempt or off"),
+    ] {
+        done(&server, set);
+        assert!(shown(line).contains(shows), "{set}: {}", shown(line));
+        let effect = set.split(' ').next().expect("a word");
+        let key = if set.contains("--key") { " --key ada" } else { "" };
+        assert_eq!(done(&server, &format!("undo {effect} --policy plan{key}")), "done\n");
+    }
+    assert!(shown("--policy plan --key ada").contains("0 of 2"));
     // By the value that the client sends, hashed or not.
     assert!(done(&server, "show --policy plan --key ada").contains("0 of 2"));
     let token: Value = serde_json::from_str(&done(&server, "show --policy token --key s3cret --json")).expect("JSON");
@@ -142,7 +157,7 @@ async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
     assert_eq!(send(&live).await, 200);
 }
 
-/// The page's lines, without numbers and padding, as the time left and the width of columns differ.
+/// The lines without numbers and padding, because times and the widths of columns differ.
 fn shape(text: &str) -> Vec<String> {
     let numbers = |char: char| if char.is_ascii_digit() { '0' } else { char };
     let line = |line: &str| {
@@ -150,7 +165,8 @@ fn shape(text: &str) -> Vec<String> {
         while line.contains("00") {
             line = line.replace("00", "0");
         }
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
+        let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.replace("0m 0s", "0s").replace("0m", "0s").replace("0h", "0s")
     };
     text.lines().map(line).collect()
 }
@@ -168,7 +184,7 @@ async fn the_first_incident_is_as_the_page_shows_it() {
     }
     admin.start();
     let start = Instant::now();
-    while !done(&server, "top").contains("header x-user:bob") {
+    while !run(&server, "top").1.contains("header x-user:bob") {
         assert!(start.elapsed() < Duration::from_secs(15), "it is published every 10 s");
         sleep(Duration::from_millis(200)).await;
     }
@@ -193,17 +209,23 @@ async fn the_first_incident_is_as_the_page_shows_it() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mistakes_are_errors_that_say_what_there_is() {
     let server = RedisServer::start();
-    let (_live, _admin) = process(&server).await;
+    let (_live, admin) = process(&server).await;
+    admin.start();
     let start = Instant::now();
-    while !done(&server, "policies").contains("plan") {
+    while !run(&server, "policies").0 {
         assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
     }
     for (line, what) in [
         ("show --policy plans --key ada", "api/plan"),
         ("exempt --policy plan --key ada", "--for"),
-        ("scale --factor 0 --for 1h", "factor 0"),
-        ("enforce --share 2", "share 2"),
-        ("off --key ada", "a kind, a colon"),
+        ("scale --factor 0 --for 1h --all", "factor 0"),
+        ("enforce --share 2 --all", "share 2"),
+        ("off", "--all"),
+        ("exempt --for 0s --all", "at least 1 s"),
+        ("policies --prefix other", "under the prefix \"other\""),
+        ("off --policy plan --prefix other", "under the prefix \"other\""),
+        ("off --policy plan --layer web", "no process has the policy web/plan; there are api/"),
+        ("off --key ada", "needs its policy"),
         ("deny --for 1h --key user:ada", "no policy makes the key user:ada"),
         ("off --layer web", "no process has the layer"),
         ("undo nothing", "exempt"),
