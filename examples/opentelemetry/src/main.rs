@@ -1,44 +1,35 @@
 //! A service that exports its spans, and the metrics of its limit, to an OpenTelemetry collector by OTLP over gRPC.
 //!
-//! The address of the collector is `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4317`. To try it with a collector that
-//! prints what it receives:
+//! The collector is at `OTEL_EXPORTER_OTLP_ENDPOINT`, or `http://localhost:4317`. With one that prints what it receives:
 //!
 //! ```text
 //! $ scripts/tools rotel
-//! $ target/tools/rotel/rotel/rotel-agent start --exporter blackhole \
-//!     --debug-log traces --debug-log metrics --debug-log-verbosity detailed &
+//! $ target/tools/rotel/rotel/rotel-agent start --exporter blackhole --debug-log traces --debug-log metrics \
+//!     --debug-log-verbosity detailed &
 //! $ cargo run -p tollgate-opentelemetry &
 //! listening on http://127.0.0.1:3000, exports by OTLP
-//! $ for n in $(seq 7); do curl -so /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done; echo
+//! $ for n in $(seq 7); do curl -so /dev/null -w '%{http_code} ' http://127.0.0.1:3000/; done
 //! 200 200 200 200 200 429 429
-//! $ pkill -INT tollgate-opente
+//! $ kill -INT %2
 //! ```
-//!
-//! docs/opentelemetry.md shows what the collector prints.
 
-use axum::Router;
-use axum::extract::Request;
-use axum::response::Response;
-use axum::routing::get;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::{Router, extract::Request, response::Response, routing::get};
 use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
-use opentelemetry::metrics::MeterProvider;
-use opentelemetry::trace::TracerProvider;
+use opentelemetry::{metrics::MeterProvider, trace::TracerProvider};
 use opentelemetry_otlp::{MetricExporter, SpanExporter};
-use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::metrics::SdkMeterProvider;
-use opentelemetry_sdk::trace::SdkTracerProvider;
+use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider, trace::SdkTracerProvider};
 use tokio::net::TcpListener;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower_http::trace::TraceLayer;
-use tracing::Span;
-use tracing::field::Empty;
-use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
+use tracing::{Span, field::Empty};
+use tracing_subscriber::{filter::LevelFilter, prelude::*};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// In seconds. The default buckets of OpenTelemetry begin at 5, for milliseconds.
+/// In seconds. The default boundaries of OpenTelemetry, 0, 5, 10 and so on, are for milliseconds.
 const BUCKETS: [f64; 9] = [0.000_01, 0.000_1, 0.000_5, 0.001, 0.002_5, 0.01, 0.025, 0.05, 0.1];
 
 /// Exports spans in batches.
