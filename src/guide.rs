@@ -5,7 +5,7 @@
 //! | start | [your first limit](first_limit) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
-//! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [troubleshooting] |
+//! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [OpenTelemetry](opentelemetry), [troubleshooting] |
 //! | reference | [normal forms of keys](names), [charges and refunds](accounts) |
 //! | test it | [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) and [writing a store](https://docs.rs/tollgate-test/latest/tollgate_test/writing_a_store/), in the crate `tollgate-test` |
 //!
@@ -107,6 +107,13 @@ pub mod many_processes {}
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/metrics.md")]
 pub mod metrics {}
+
+/// Spans and metrics in an OpenTelemetry collector.
+///
+#[doc = include_str!("../docs/guide-links.md")]
+// Its code is compiled as an example.
+#[cfg_attr(not(doctest), doc = include_str!("../docs/opentelemetry.md"))]
+pub mod opentelemetry {}
 
 /// Warnings, log codes, errors when a layer is built, and mistakes without a warning.
 ///

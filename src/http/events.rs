@@ -157,8 +157,10 @@ impl Events {
         span.record("ratelimit.source", decision.source().as_str());
         if let Some(outcome) = decision.binding() {
             span.record("ratelimit.policy", outcome.policy());
-            span.record("ratelimit.limit", outcome.limit());
-            span.record("ratelimit.remaining", outcome.remaining());
+            // tracing-opentelemetry exports unsigned integers as text.
+            let signed = |units| i64::try_from(units).unwrap_or(i64::MAX);
+            span.record("ratelimit.limit", signed(outcome.limit()));
+            span.record("ratelimit.remaining", signed(outcome.remaining()));
             let key = span.has_field("ratelimit.key").then(|| self.key(outcome.key())).flatten();
             if let Some(key) = key {
                 span.record("ratelimit.key", key);

@@ -5,6 +5,7 @@ mod clock;
 mod dashboards;
 mod files;
 mod harness;
+mod opentelemetry;
 
 use std::time::Duration;
 
