@@ -200,12 +200,9 @@ impl Fleet {
         let is = |one: &&PolicyState| one.policy == policy && layer.is_none_or(|layer| layer == one.layer);
         let names = || all.iter().map(|one| format!("{}/{}", one.layer, one.policy)).collect::<Vec<_>>();
         let of = layer.map(|layer| format!("{layer}/")).unwrap_or_default();
-        all.iter().find(is).cloned().ok_or_else(|| match all.is_empty() {
-            true => self.nobody(),
-            false => {
-                Error::invalid(format!("no process has the policy {of}{policy}; there are {}", names().join(", ")))
-            }
-        })
+        let unknown =
+            || Error::invalid(format!("no process has the policy {of}{policy}; there are {}", names().join(", ")));
+        all.iter().find(is).cloned().ok_or_else(unknown)
     }
 
     /// Says that no process has published its policies.

@@ -195,7 +195,7 @@ async fn the_first_incident_is_as_the_page_shows_it() {
         let mut printed = String::new();
         for line in block.lines().filter_map(|line| line.strip_prefix("$ tollgate ")) {
             commands += 1;
-            printed += &format!("$ tollgate {line}\n{}", done(&server, line));
+            printed = format!("{printed}$ tollgate {line}\n{}", done(&server, line));
         }
         if std::env::var_os("TOLLGATE_PRINT").is_some() {
             println!("{printed}");
