@@ -3,7 +3,7 @@
 //! | topic | page |
 //! | --- | --- |
 //! | start | [your first limit](first_limit) |
-//! | copy | [the cookbook](cookbook): short recipes for common services |
+//! | copy | [the cookbook](cookbook) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
 //! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [troubleshooting] |
@@ -115,11 +115,10 @@ pub mod metrics {}
 #[doc = include_str!("../docs/troubleshooting.md")]
 pub mod troubleshooting {}
 
-/// Short recipes to copy, each with a tested example.
+/// Short recipes for common services.
 ///
-/// | for | recipes |
-/// | --- | --- |
-/// | clients | [exceptions] |
+#[doc = include_str!("../docs/guide-links.md")]
+#[doc = include_str!("../docs/cookbook/README.md")]
 pub mod cookbook {
     /// An allow list of networks, and routes without a limit.
     ///
