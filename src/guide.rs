@@ -120,6 +120,30 @@ pub mod troubleshooting {}
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/cookbook/README.md")]
 pub mod cookbook {
+    /// Wrong passwords, by address and by account.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/login.md")]
+    pub mod login {}
+
+    /// Customers with several API keys, and quotas by plan.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/api-keys.md")]
+    pub mod api_keys {}
+
+    /// A limit by address for requests without a user, and one for each user.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/anonymous.md")]
+    pub mod anonymous {}
+
+    /// A limit of a tenant, and shares of its users.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/tenants.md")]
+    pub mod tenants {}
+
     /// An allow list of networks, and routes without a limit.
     ///
     #[doc = include_str!("../docs/guide-links.md")]

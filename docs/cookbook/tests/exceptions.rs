@@ -1,10 +1,11 @@
 include!("rig.rs");
 
 use axum::http::Request;
+use tollgate::test_util::ManualClock;
 
 #[tokio::main(flavor = "current_thread")]
 async fn test() {
-    let app = app(tollgate::MemoryStore::new()).expect("a list of networks");
+    let app = app(memory(&ManualClock::new())).expect("a list of networks");
     for number in 1..=301 {
         let expected = if number <= 300 { 200 } else { 429 };
         assert_eq!(status(&app, "203.0.113.9", Request::get("/")).await, expected);

@@ -16,3 +16,9 @@ async fn send(app: &axum::Router, from: &str, request: Builder, body: &str) -> a
 async fn status(app: &axum::Router, from: &str, request: Builder) -> u16 {
     send(app, from, request, "").await.status().as_u16()
 }
+
+/// A store whose clock stands still until it is advanced.
+#[allow(dead_code)]
+fn memory(clock: &tollgate::test_util::ManualClock) -> tollgate::MemoryStore {
+    tollgate::MemoryStore::builder().clock(clock.clone()).build()
+}
