@@ -144,6 +144,18 @@ pub mod cookbook {
     #[doc = include_str!("../docs/cookbook/tenants.md")]
     pub mod tenants {}
 
+    /// Tokens that a request reserves, and gets back.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/llm.md")]
+    pub mod llm {}
+
+    /// Points of queries, which are known in the handler.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/graphql.md")]
+    pub mod graphql {}
+
     /// An allow list of networks, and routes without a limit.
     ///
     #[doc = include_str!("../docs/guide-links.md")]
