@@ -1,4 +1,4 @@
-// What the tests of the recipes share. The page of a recipe includes its test in a hidden line, and the test includes this file.
+// What the tests of the recipes share. A page includes its test in a hidden line, and the test includes this file.
 
 use axum::http::request::Builder;
 
