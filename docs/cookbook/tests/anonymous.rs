@@ -1,5 +1,6 @@
 include!("rig.rs");
 
+use axum::http::HeaderMap;
 use tollgate::test_util::ManualClock;
 
 /// Stands in for a signature that is verified.
