@@ -3,6 +3,7 @@
 //! | topic | page |
 //! | --- | --- |
 //! | start | [your first limit](first_limit) |
+//! | copy | [the cookbook](cookbook) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
 //! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [OpenTelemetry](opentelemetry), [troubleshooting] |
@@ -120,3 +121,51 @@ pub mod opentelemetry {}
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/troubleshooting.md")]
 pub mod troubleshooting {}
+
+/// Short recipes for common services.
+///
+#[doc = include_str!("../docs/guide-links.md")]
+#[doc = include_str!("../docs/cookbook/README.md")]
+pub mod cookbook {
+    /// Wrong passwords, by address and by account.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/login.md")]
+    pub mod login {}
+
+    /// Customers with several API keys, and quotas by plan.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/api-keys.md")]
+    pub mod api_keys {}
+
+    /// A limit by address for requests without a user, and one for each user.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/anonymous.md")]
+    pub mod anonymous {}
+
+    /// A limit of a tenant, and shares of its users.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/tenants.md")]
+    pub mod tenants {}
+
+    /// Tokens that a request reserves, and gets back.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/llm.md")]
+    pub mod llm {}
+
+    /// Points of queries, which are known in the handler.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/graphql.md")]
+    pub mod graphql {}
+
+    /// An allow list of networks, and routes without a limit.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/exceptions.md")]
+    pub mod exceptions {}
+}

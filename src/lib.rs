@@ -84,7 +84,14 @@ mod core;
 // Its code uses these features.
 #[cfg(any(
     not(doctest),
-    all(feature = "axum", feature = "calendar", feature = "cluster", feature = "lookup", feature = "sentinel")
+    all(
+        feature = "axum",
+        feature = "calendar",
+        feature = "cluster",
+        feature = "lookup",
+        feature = "sentinel",
+        feature = "test-util"
+    )
 ))]
 pub mod guide;
 mod http;

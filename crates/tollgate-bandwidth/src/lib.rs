@@ -17,3 +17,8 @@ pub use self::service::{LimitBodies, ResponseFuture};
 #[cfg(doctest)]
 #[doc = include_str!("../docs/bandwidth.md")]
 struct Bandwidth;
+
+/// Compiles and runs the code block of docs/transfers.md.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/transfers.md")]
+struct Transfers;
