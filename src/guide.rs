@@ -2,7 +2,7 @@
 //!
 //! | topic | page |
 //! | --- | --- |
-//! | start | [your first limit](first_limit) |
+//! | start | [your first limit](first_limit), [coming from another limiter](coming_from) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
 //! | run it | [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [troubleshooting] |
@@ -16,6 +16,12 @@
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/first-limit.md")]
 pub mod first_limit {}
+
+/// Settings of governor, `tower_governor`, express-rate-limit, nginx and others, and what becomes of them.
+///
+#[doc = include_str!("../docs/guide-links.md")]
+#[doc = include_str!("../docs/coming-from.md")]
+pub mod coming_from {}
 
 /// Bursts, accuracy and Redis memory of each algorithm.
 ///

@@ -5,7 +5,7 @@ mod bans;
 mod behind_nginx;
 #[cfg(all(unix, feature = "axum"))]
 mod caches;
-#[cfg(all(unix, feature = "axum"))]
+#[cfg(all(unix, feature = "axum", feature = "config"))]
 mod coming_from;
 #[cfg(feature = "axum")]
 mod compose;

@@ -62,7 +62,9 @@ async fn express_rate_limit_counts_as_many_in_a_window_that_begins_with_the_firs
     let aligned = count(both_from(2 * SECOND, uris, &[(1, 5), (6, 5), (10, 5)]).await);
     assert_eq!(aligned, [[3, 0, 3]; 2]);
 
-    for (uri, policy, window) in [(uris[0], "\"3-in-2sec\"; r=2", "; q=3; w=2; pk="), (uris[1], "\"api\";r=2", ";q=3;w=2")] {
+    for (uri, policy, window) in
+        [(uris[0], "\"3-in-2sec\"; r=2", "; q=3; w=2; pk="), (uris[1], "\"api\";r=2", ";q=3;w=2")]
+    {
         let response = Http::from("127.0.0.2").get(uri.to_owned()).await;
         assert_eq!(line(response.headers(), "x-ratelimit-limit"), "3");
         assert_eq!(line(response.headers(), "x-ratelimit-remaining"), "2");

@@ -17,9 +17,9 @@ use crate::support::nginx::Nginx;
 /// What is behind the limits of nginx: `/events` takes half the time of a unit.
 fn app() -> Router {
     let events = async || sleep(HALF).await;
-    ["/search", "/login"].iter().fold(Router::new().route("/events", get(events)), |app, path| {
-        app.route(path, get(async || "hello"))
-    })
+    ["/search", "/login"]
+        .iter()
+        .fold(Router::new().route("/events", get(events)), |app, path| app.route(path, get(async || "hello")))
 }
 
 /// The first block of the page in a language.
