@@ -1,4 +1,4 @@
-//! The crates governor and tower_governor.
+//! The crates governor and `tower_governor`.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -81,9 +81,9 @@ fn same_history(text: &str, theirs: Theirs, ours: Quota, seed: u64) {
         let ours = (!decision.is_allowed()).then(|| decision.retry_after());
         assert_eq!(ours, denial, "{text}, seed {seed}, check {number} of {units} units");
         if denial.is_none() {
-            admitted += 1
+            admitted += 1;
         } else {
-            denied += 1
+            denied += 1;
         }
         // Often to just before or after a unit returns.
         let step = match (random.u8(0..4), denial.flatten()) {
