@@ -9,8 +9,9 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, UNIX_EPOCH};
-use std::{fs, io};
+use std::{fs, io, thread};
 
 use axum::Router;
 use axum::routing::get;
@@ -113,11 +114,15 @@ impl Other {
     fn start(command: &mut Command) -> Self {
         let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
         let mut process = started.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let mut line = String::new();
-        let read = BufReader::new(process.stdout.take().expect("it is piped")).read_line(&mut line);
+        let (mut out, (sender, receiver)) = (BufReader::new(process.stdout.take().expect("it is piped")), channel());
+        thread::spawn(move || {
+            let mut line = String::new();
+            let _ = out.read_line(&mut line).map(|_| sender.send(line));
+        });
+        let line = receiver.recv_timeout(20 * SECOND).unwrap_or_default();
         let ports = line.split_whitespace().map(|port| port.parse().expect("a port")).collect();
         let other = Self { process, ports };
-        assert!(read.is_ok() && !other.ports.is_empty(), "it does not start: {line}");
+        assert!(!other.ports.is_empty(), "it does not start: {command:?}");
         other
     }
 
