@@ -2,7 +2,7 @@
 //!
 //! | topic | page |
 //! | --- | --- |
-//! | start | [your first limit](first_limit) |
+//! | start | [your first limit](first_limit), [coming from another limiter](coming_from) |
 //! | copy | [the cookbook](cookbook) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
@@ -17,6 +17,12 @@
 #[doc = include_str!("../docs/guide-links.md")]
 #[doc = include_str!("../docs/first-limit.md")]
 pub mod first_limit {}
+
+/// Settings of governor, `tower_governor`, express-rate-limit, nginx and others, and what becomes of them.
+///
+#[doc = include_str!("../docs/guide-links.md")]
+#[doc = include_str!("../docs/coming-from.md")]
+pub mod coming_from {}
 
 /// Bursts, accuracy and Redis memory of each algorithm.
 ///

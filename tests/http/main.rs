@@ -5,6 +5,8 @@ mod bans;
 mod behind_nginx;
 #[cfg(all(unix, feature = "axum"))]
 mod caches;
+#[cfg(all(unix, feature = "axum", feature = "config"))]
+mod coming_from;
 #[cfg(feature = "axum")]
 mod compose;
 #[cfg(all(feature = "axum", feature = "lookup"))]

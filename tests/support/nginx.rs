@@ -23,29 +23,35 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Starts a proxy of what listens on a port, and waits until it listens itself.
     pub(crate) fn start(upstream: u16) -> Self {
-        Self::start_with(upstream, "")
+        Self::start_with(upstream, "", "", "")
+    }
+
+    /// Starts a proxy with more directives: for HTTP, and locations, whose upstream is `app`.
+    pub(crate) fn start_limiting(upstream: u16, http: &str, locations: &str) -> Self {
+        Self::start_with(upstream, "", http, locations)
     }
 
     /// Starts a proxy that adds its client's address to `X-Forwarded-For`.
     pub(crate) fn start_forwarding(upstream: u16) -> Self {
-        Self::start_with(upstream, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;")
+        Self::start_with(upstream, "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;", "", "")
     }
 
     /// Starts a cache that is shared by all clients, which keeps what it may, and all else for a minute.
     pub(crate) fn start_caching(upstream: u16) -> Self {
         let settings =
             "proxy_cache shared; proxy_cache_valid any 1m; add_header X-Cache $upstream_cache_status always;";
-        Self::start_with(upstream, settings)
+        Self::start_with(upstream, settings, "", "")
     }
 
-    fn start_with(upstream: u16, header: &str) -> Self {
+    fn start_with(upstream: u16, header: &str, http: &str, locations: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         for _ in 0..ATTEMPTS {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let folder = env::temp_dir().join(format!("tollgate-nginx-{}-{number}", process::id()));
             fs::create_dir_all(&folder).expect("the temporary folder can be written");
             let ports = free_ports();
-            fs::write(folder.join("nginx.conf"), settings(ports, upstream, header)).expect("the folder can be written");
+            let settings = settings(ports, upstream, header, http, locations);
+            fs::write(folder.join("nginx.conf"), settings).expect("the folder can be written");
             let mut nginx = Self { process: spawn(&folder), folder, ports };
             if nginx.listens() {
                 return nginx;
@@ -112,7 +118,13 @@ fn free_ports() -> [u16; 4] {
 }
 
 /// One pair of servers hands on what it got, the other one what it made of it.
-fn settings([http1, http2, normal1, normal2]: [u16; 4], upstream: u16, header: &str) -> String {
+fn settings(
+    [http1, http2, normal1, normal2]: [u16; 4],
+    upstream: u16,
+    header: &str,
+    http: &str,
+    locations: &str,
+) -> String {
     format!(
         "daemon off;
 master_process off;
@@ -133,9 +145,11 @@ http {{
     server 127.0.0.1:{upstream};
     keepalive 4;
   }}
+  {http}
   server {{
     listen 127.0.0.1:{http1};
     listen 127.0.0.1:{http2} http2;
+    {locations}
     location / {{
       proxy_set_header Host $http_host;
       proxy_set_header Connection '';
