@@ -38,15 +38,20 @@ pub(crate) struct Client {
     pub(crate) lane: usize,
     pub(crate) obeys: bool,
     pub(crate) start: Instant,
+    /// When it sends no more: what waited for its turn may have made it late.
+    pub(crate) end: Instant,
     pub(crate) arrivals: Vec<u64>,
 }
 
 impl Client {
     pub(crate) async fn send_all(self, report: impl Fn(Event)) {
-        let Self { lane, obeys, start, .. } = self;
+        let Self { lane, obeys, start, end, .. } = self;
         let (mut resume, mut waited) = (start, false);
         for arrival in &self.arrivals {
             tokio::time::sleep_until(start + Duration::from_millis(*arrival)).await;
+            if Instant::now() > end {
+                return;
+            }
             if Instant::now() < resume {
                 report(Event::Held { lane });
                 continue;

@@ -6,8 +6,8 @@ const ALGORITHMS = {
   sliding_log: ['Sliding log', 'keeps the time of each unit, exact in any window'],
   token_bucket: ['Token bucket', 'saves up a burst, then an even rate'],
   gcra: ['GCRA', 'the token bucket by another name'],
-  leaky_bucket: ['Leaky bucket, denying', 'even spacing, denies what comes too early'],
-  leaky_queue: ['Leaky bucket, queueing', 'even spacing, requests wait for their turn'],
+  leaky_bucket: ['Leaky bucket', 'even spacing, denies what comes too early'],
+  leaky_queue: ['Leaky bucket, queue', 'even spacing, requests wait for their turn'],
   concurrency: ['Concurrency', 'requests at once, however long each takes'],
 }
 const PRESETS = {
@@ -17,13 +17,14 @@ const PRESETS = {
   'Everybody waits': { pattern: 'steady', rate: 20, limit: 10, window: 2000, clients: 12, obeying: 12, cost: 1 },
   'Slow work': { pattern: 'ramp', rate: 10, limit: 4, window: 1000, burst: 4, clients: 16, obeying: 0, work: 800, cost: 1 },
 }
-const COLUMNS = ['algorithm', 'allowed', 'denied', 'failed', 'held back', 'server allowed', 'server denied', 'most at a time',
+const COLUMNS = ['algorithm', 'allowed', 'denied', 'failed', 'held back', 'server allowed', 'server denied', 'by fallback', 'most at a time',
   'mean wait', 'obeying: sent', 'obeying: allowed', 'waited: sent', 'waited: allowed', 'ignoring: sent', 'ignoring: allowed']
 const BINS = 60
 const SILENCE = 3000
 const $ = (id) => document.getElementById(id)
 const form = $('setup')
 const calm = matchMedia('(prefers-reduced-motion: reduce)')
+const narrow = matchMedia('(max-width: 800px)')
 let lanes = []
 let run = null
 
@@ -124,6 +125,7 @@ async function start() {
   const mine = run = new AbortController()
   $('run').textContent = 'Stop'
   $('status').textContent = 'Waiting for the server.'
+  if (narrow.matches) $('status').scrollIntoView()
   let ended = 'The run was stopped.'
   try {
     const values = setup()
@@ -156,16 +158,17 @@ async function follow(response, values, mine) {
   let name = null
   let silence
   const drawing = setInterval(() => draw(), calm.matches ? 1000 : 100)
-  const heard = () => {
-    clearTimeout(silence)
-    silence = setTimeout(() => $('status').textContent = `No news from the server for ${SILENCE / 1000} s.`, SILENCE)
+  let running = ''
+  const say = (text) => {
+    if ($('status').textContent !== text) $('status').textContent = text
   }
   try {
     for (;;) {
       const { done, value } = await reader.read()
       if (run !== mine) throw new Error('another run has begun')
       if (done) throw new TypeError('no end')
-      heard()
+      clearTimeout(silence)
+      silence = setTimeout(() => say(`No news from the server for ${SILENCE / 1000} s.`), SILENCE)
       text += value
       const lines = text.split('\n')
       text = lines.pop()
@@ -174,11 +177,12 @@ async function follow(response, values, mine) {
         if (event.is === 'start') {
           name = event.run
           show(event.lanes, values, event.now)
-          $('status').textContent = `Running: ${event.planned} requests to each algorithm, in ${values.seconds} s.`
+          running = `Running: ${event.planned} requests to each algorithm, in ${values.seconds} s.`
         } else {
           lanes[event.lane].take(event)
         }
       }
+      say(running)
     }
   } finally {
     clearInterval(drawing)
@@ -230,7 +234,7 @@ class Lane {
   /** The most units that were allowed in any window, or the most requests at once. */
   get most() {
     const { window, cost, work } = this.values
-    const length = this.name === 'concurrency' ? work : window
+    const length = this.name === 'concurrency' ? Math.max(work, 1) : window
     const times = this.responses.filter((response) => response.status === 200).map((response) => response.at).sort((a, b) => a - b)
     let [first, most] = [0, 0]
     times.forEach((time, index) => {
@@ -283,16 +287,18 @@ class Lane {
     const last = this.responses.at(-1)
     if (last) this.find('.head').textContent = last.head
     const [obeying, ignoring, waited] = this.groups()
-    const of = ([sent, served]) => sent ? `${served} of ${sent} allowed` : 'sent nothing'
+    const of = ([sent, served]) => sent ? `${served} of ${sent}` : '–'
     const rows = {
-      [this.name === 'concurrency' ? 'Most at once' : `Most in any ${window} ms`]: `${this.most} (limit ${limit})`,
-      'Mean wait': `${this.meanWait} ms`,
-      'Obeying clients': `${of(obeying)}, ${this.held} held back`,
-      'After waiting': of(waited),
+      [this.name === 'concurrency' ? 'Most at once' : `Most in any ${window / 1000} s`]: `${this.most} (limit ${limit})`,
+      'Obeying clients': of(obeying),
+      '… after waiting': of(waited),
+      '… held back': this.held || '–',
       'Ignoring clients': of(ignoring),
-      'Server': this.server ? `${this.server[0]} allowed, ${this.server[1]} denied` : '…',
+      'Server counted': this.server ? this.server.slice(0, 2).join(' and ') : '–',
     }
-    if (this.failed) rows['No answer'] = this.failed
+    if (this.name === 'leaky_queue') rows['Mean wait'] = `${this.meanWait} ms`
+    if (this.server?.[2]) rows['Redis was late for'] = this.server[2]
+    if (this.failed) rows['No response'] = this.failed
     this.find('dl').replaceChildren(...Object.entries(rows).flatMap(([name, value]) => [element('dt', name), element('dd', String(value))]))
     this.find('dl').classList.toggle('over', this.most > Math.max(limit, cost))
     this.find('svg').setAttribute('aria-label', `${this.title}: ${allowed} allowed and ${denied} denied in ${seconds} s; the table has all numbers`)
@@ -304,7 +310,7 @@ class Lane {
 
   row() {
     const [obeying, ignoring, waited] = this.groups()
-    return [this.title, this.count(200), this.count(429), this.failed, this.held, ...(this.server ?? ['', '']), this.most,
+    return [this.title, this.count(200), this.count(429), this.failed, this.held, ...(this.server ?? ['', '', '']), this.most,
       `${this.meanWait} ms`, ...obeying, ...waited, ...ignoring]
   }
 }

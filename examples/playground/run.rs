@@ -21,7 +21,7 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 use tollgate::store::Store;
-use tollgate::{Decision, Error, LiveLayer, RateLimitLayer};
+use tollgate::{Decision, Error, LiveLayer, RateLimitLayer, Source};
 use tollgate_config::Config;
 use tower::ServiceExt;
 
@@ -32,6 +32,8 @@ const MAX_RUNS: usize = 4;
 /// How many runs are kept, for their counts.
 const KEPT: usize = 16;
 const MAX_BODY: usize = 4_096;
+/// The time that clients have to begin together.
+const HEAD_START: u64 = 200;
 const LEFT_EVERY: Duration = Duration::from_millis(100);
 
 type Failure = (StatusCode, Json<serde_json::Value>);
@@ -59,8 +61,8 @@ struct Run {
 struct LaneRun {
     service: Router,
     layer: LiveLayer,
-    /// Allowed and denied.
-    counts: Arc<[AtomicU64; 2]>,
+    /// Allowed, denied, and how many of both a local store decided, as Redis was late.
+    counts: Arc<[AtomicU64; 3]>,
 }
 
 impl Playground {
@@ -96,13 +98,14 @@ impl Playground {
 
     fn add(&self, setup: &Setup, texts: &[Texts]) -> Result<Arc<Run>, Error> {
         let name = format!("{:x}-{}", self.process, self.next.fetch_add(1, Ordering::Relaxed));
-        let start = Instant::now();
+        let start = Instant::now() + Duration::from_millis(HEAD_START);
         let work = Duration::from_millis(whole(setup.work));
         let lane = |texts: &Texts| {
-            let counts = Arc::<[AtomicU64; 2]>::default();
+            let counts = Arc::<[AtomicU64; 3]>::default();
             let decided = Arc::clone(&counts);
             let layer = (self.build)(&texts.config)?.on_decision(move |decision| {
                 decided[usize::from(!decision.is_allowed())].fetch_add(1, Ordering::Relaxed);
+                decided[2].fetch_add(u64::from(decision.source() == Source::Fallback), Ordering::Relaxed);
             });
             let layer = layer.live();
             let handler = async move || {
@@ -164,7 +167,7 @@ async fn start(
 ) -> Result<Response, Failure> {
     let Json(setup) = setup.map_err(|error| invalid(error.body_text()))?;
     let texts = setup.texts().map_err(invalid)?;
-    let now = u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX);
+    let now = u64::try_from(since_epoch().as_millis()).unwrap_or_default() + HEAD_START;
     let arrivals = setup.arrivals(now).map_err(invalid)?;
     let permit = Arc::clone(&playground.running).try_acquire_owned();
     let permit = permit.map_err(|_| {
@@ -176,6 +179,7 @@ async fn start(
     let first = json!({ "is": "start", "run": run.name, "now": now, "lanes": texts, "planned": arrivals.len() });
     let _ = events.send(first.to_string());
     let (clients, obeying) = (whole(setup.clients), whole(setup.obeying));
+    let end = run.start + Duration::from_secs(whole(setup.seconds));
     let mut tasks = JoinSet::new();
     for lane in 0..run.lanes.len() {
         tasks.spawn(watch(Arc::clone(&run), lane, events.downgrade()));
@@ -189,13 +193,18 @@ async fn start(
                 // Spread evenly among the clients.
                 obeys: client * obeying % clients < obeying,
                 start: run.start,
+                end,
                 arrivals: mine.map(|(at, _)| *at).collect(),
             };
             let events = events.clone();
             tasks.spawn(client.send_all(move |event| report(&events, &event)));
         }
     }
-    drop(events);
+    // A run does not end before its time.
+    tasks.spawn(async move {
+        tokio::time::sleep_until(end).await;
+        drop(events);
+    });
     let lines = stream::unfold(Some((receiver, tasks, run, permit)), async |state| {
         let mut state = state?;
         match state.0.recv().await {
@@ -231,7 +240,7 @@ async fn watch(run: Arc<Run>, lane: usize, events: mpsc::WeakUnboundedSender<Str
 async fn counts(
     State(playground): State<Arc<Playground>>,
     Path(name): Path<String>,
-) -> Result<Json<Vec<[u64; 2]>>, StatusCode> {
+) -> Result<Json<Vec<[u64; 3]>>, StatusCode> {
     let run = playground.find(&name).ok_or(StatusCode::NOT_FOUND)?;
     Ok(Json(run.lanes.iter().map(|lane| lane.counts.each_ref().map(|count| count.load(Ordering::Relaxed))).collect()))
 }

@@ -45,7 +45,7 @@ pub(crate) struct Setup {
     pattern: Pattern,
     /// Requests per second.
     rate: f64,
-    seconds: f64,
+    pub(crate) seconds: f64,
     pub(crate) clients: f64,
     /// How many of the clients obey `Retry-After`.
     pub(crate) obeying: f64,
