@@ -36,7 +36,7 @@ function run(command, args) {
 async function serve(...args) {
   const child = run(program, ['--addr', '127.0.0.1:0', ...args])
   const [line] = await once(child.stdout, 'data', { signal: AbortSignal.timeout(PATIENCE) })
-  return { child, url: /http:[^,]+/.exec(String(line))[0] }
+  return { child, url: `${/http:[^,]+/.exec(String(line))[0]}/` }
 }
 
 async function redis() {
@@ -304,8 +304,8 @@ const tests = {
 
 async function picture(file) {
   const { url } = await serve()
-  const { page, end } = await open(url, { viewport: { width: 1240, height: 640 } })
-  await page.click('text=Window’s edge')
+  const { page, end } = await open(url, { viewport: { width: 1240, height: 560 } })
+  await page.click('#presets button:text("edge")')
   await counted(page)
   await page.screenshot({ path: file })
   await end()

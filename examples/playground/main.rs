@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         }
         None => Playground::new(MemoryStore::new(), "memory", address).app(),
     };
-    println!("open http://{address}/, store: {}", if redis.is_some() { "redis" } else { "memory" });
+    println!("open http://{address}, store: {}", if redis.is_some() { "redis" } else { "memory" });
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;
     Ok(())
 }

@@ -288,12 +288,11 @@ class Lane {
     if (last) this.find('.head').textContent = last.head
     const [obeying, ignoring, waited] = this.groups()
     const of = ([sent, served]) => sent ? `${served} of ${sent}` : '–'
+    const { obeying: all, clients } = this.values
     const rows = {
-      [this.name === 'concurrency' ? 'Most at once' : `Most in any ${window / 1000} s`]: `${this.most} (limit ${limit})`,
-      'Obeying clients': of(obeying),
-      '… after waiting': of(waited),
-      '… held back': this.held || '–',
-      'Ignoring clients': of(ignoring),
+      [this.name === 'concurrency' ? 'Most at once' : `Most in ${window / 1000} s`]: `${this.most} (limit ${limit})`,
+      ...all > 0 && { 'Obeying clients': of(obeying), '… after waiting': of(waited), '… held back': this.held },
+      ...all < clients && { 'Ignoring clients': of(ignoring) },
       'Server counted': this.server ? this.server.slice(0, 2).join(' and ') : '–',
     }
     if (this.name === 'leaky_queue') rows['Mean wait'] = `${this.meanWait} ms`

@@ -5,6 +5,7 @@ mod clock;
 mod dashboards;
 mod files;
 mod harness;
+mod playground;
 
 use std::time::Duration;
 
