@@ -290,6 +290,21 @@ const tests = {
     await end()
   },
 
+  async 'a Redis that dies during a run leaves the decisions to a local store, and the page counts them'() {
+    const address = await redis()
+    const store = processes.at(-1)
+    const { url } = await serve('--redis', address)
+    const { page, end } = await open(url)
+    await fill(page, { ...SHORT, pattern: 'steady' })
+    await page.click('#run')
+    await page.waitForFunction(() => Number(document.querySelector('.counts .allowed').textContent) > 0)
+    store.kill('SIGKILL')
+    const rows = await counted(page)
+    assert.ok(rows['Token bucket']['by fallback'] > 0)
+    assert.ok(rows['Token bucket']['by fallback'] < rows['Token bucket'].allowed + rows['Token bucket'].denied)
+    await end()
+  },
+
   async 'a slow network draws late and counts the same'() {
     const { url } = await serve()
     const { page, end } = await open(url)

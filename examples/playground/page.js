@@ -17,7 +17,7 @@ const PRESETS = {
   'Everybody waits': { pattern: 'steady', rate: 20, limit: 10, window: 2000, clients: 12, obeying: 12, cost: 1 },
   'Slow work': { pattern: 'ramp', rate: 10, limit: 4, window: 1000, burst: 4, clients: 16, obeying: 0, work: 800, cost: 1 },
 }
-const COLUMNS = ['algorithm', 'allowed', 'denied', 'failed', 'held back', 'server allowed', 'server denied', 'by fallback', 'most at a time',
+const COLUMNS = ['algorithm', 'allowed', 'denied', 'failed', 'held back', 'not sent', 'server allowed', 'server denied', 'by fallback', 'most at a time',
   'mean wait', 'obeying: sent', 'obeying: allowed', 'waited: sent', 'waited: allowed', 'ignoring: sent', 'ignoring: allowed']
 const BINS = 60
 const SILENCE = 3000
@@ -176,7 +176,7 @@ async function follow(response, values, mine) {
         if (event.is === 'end') return name
         if (event.is === 'start') {
           name = event.run
-          show(event.lanes, values, event.now)
+          show(event.lanes, { ...values, planned: event.planned }, event.now)
           running = `Running: ${event.planned} requests to each algorithm, in ${values.seconds} s.`
         } else {
           lanes[event.lane].take(event)
@@ -200,7 +200,6 @@ class Lane {
     this.find('h3').id = 'title-' + lane
     this.card.setAttribute('aria-labelledby', 'title-' + lane)
     this.find('.hint').textContent = hint
-    this.find('.end').textContent = values.seconds + ' s'
     this.find('.rust').textContent = rust
     this.find('.toml').textContent = toml
     for (const part of ['head', 'rust', 'toml']) this.find('.' + part).setAttribute('aria-label', `${title}: ${part}`)
@@ -231,6 +230,11 @@ class Lane {
     return this.responses.length - this.count(200) - this.count(429)
   }
 
+  /** What clients had no time for, as they were waiting. */
+  get unsent() {
+    return this.server ? this.values.planned - this.responses.length - this.held : 0
+  }
+
   /** The most units that were allowed in any window, or the most requests at once. */
   get most() {
     const { window, cost, work } = this.values
@@ -253,18 +257,18 @@ class Lane {
     return [this.responses.filter(some).length, this.count(200, some)]
   }
 
-  bins() {
+  bins(span) {
     const bins = Array.from({ length: BINS }, () => [0, 0])
     for (const { at, status } of this.responses) {
-      const bin = Math.min(BINS - 1, Math.floor(at / this.values.seconds / 1000 * BINS))
+      const bin = Math.min(BINS - 1, Math.floor(at / span * BINS))
       bins[bin][status === 200 ? 0 : 1] += 1
     }
     return bins
   }
 
-  draw(bins, highest) {
-    const { seconds, window, cost, limit } = this.values
-    const x = (at) => (Math.min(1, at / seconds / 1000) * 300).toFixed(1)
+  draw(bins, highest, span) {
+    const { window, cost, limit } = this.values
+    const x = (at) => (Math.min(1, at / span) * 300).toFixed(1)
     const bar = (index, low, high) => high === low ? '' :
       `M${index * 5 + .5} ${(68 - 66 * low / highest).toFixed(1)}V${(68 - 66 * high / highest).toFixed(1)}h4V${(68 - 66 * low / highest).toFixed(1)}z`
     const path = (name, d) => this.find('path.' + name).setAttribute('d', d)
@@ -273,14 +277,15 @@ class Lane {
     const y = (units) => (99 - 25 * Math.min(1, units / this.capacity)).toFixed(1)
     const level = this.left.map(({ at, units }) => `L${x(at)} ${y(units)}`).join('')
     path('left', level && `M0 99${level}L${x(this.left.at(-1).at)} 99z`)
-    if (this.name.endsWith('_window') && this.now && seconds * 1000 / window < 100) {
+    if (this.name.endsWith('_window') && this.now && span / window < 100) {
       let edges = ''
-      for (let at = window - this.now % window; at < seconds * 1000; at += window) edges += `M${x(at)} 0V100`
+      for (let at = window - this.now % window; at < span; at += window) edges += `M${x(at)} 0V100`
       path('edge', edges)
     }
     const now = performance.now() - this.began
-    path('now', run && this.now && !calm.matches && now < seconds * 1000 ? `M${x(now)} 0V100` : '')
+    path('now', run && this.now && !calm.matches && now < span ? `M${x(now)} 0V100` : '')
 
+    this.find('.end').textContent = span / 1000 + ' s'
     const [allowed, denied] = [this.count(200), this.count(429)]
     this.find('.counts .allowed').textContent = allowed
     this.find('.counts .denied').textContent = denied
@@ -297,10 +302,11 @@ class Lane {
     }
     if (this.name === 'leaky_queue') rows['Mean wait'] = `${this.meanWait} ms`
     if (this.server?.[2]) rows['Redis was late for'] = this.server[2]
+    if (this.unsent) rows['Not sent in time'] = this.unsent
     if (this.failed) rows['No response'] = this.failed
     this.find('dl').replaceChildren(...Object.entries(rows).flatMap(([name, value]) => [element('dt', name), element('dd', String(value))]))
     this.find('dl').classList.toggle('over', this.most > Math.max(limit, cost))
-    this.find('svg').setAttribute('aria-label', `${this.title}: ${allowed} allowed and ${denied} denied in ${seconds} s; the table has all numbers`)
+    this.find('svg').setAttribute('aria-label', `${this.title}: ${allowed} allowed and ${denied} denied in ${span / 1000} s; the table has all numbers`)
   }
 
   groups() {
@@ -309,7 +315,7 @@ class Lane {
 
   row() {
     const [obeying, ignoring, waited] = this.groups()
-    return [this.title, this.count(200), this.count(429), this.failed, this.held, ...(this.server ?? ['', '', '']), this.most,
+    return [this.title, this.count(200), this.count(429), this.failed, this.held, this.unsent, ...(this.server ?? ['', '', '']), this.most,
       `${this.meanWait} ms`, ...obeying, ...waited, ...ignoring]
   }
 }
@@ -326,9 +332,12 @@ function show(texts, values, now) {
 }
 
 function draw() {
-  const bins = lanes.map((lane) => lane.bins())
+  // The last requests of a queue start after the run's time.
+  const ends = lanes.map((lane) => Math.ceil(Math.max(lane.values.seconds, (lane.responses.at(-1)?.at ?? 0) / 1000)) * 1000)
+  const span = Math.max(1000, ...ends)
+  const bins = lanes.map((lane) => lane.bins(span))
   const highest = Math.max(4, ...bins.flat().map(([allowed, denied]) => allowed + denied))
-  lanes.forEach((lane, index) => lane.draw(bins[index], highest))
+  lanes.forEach((lane, index) => lane.draw(bins[index], highest, span))
   $('rows').replaceChildren(...lanes.map((lane) => {
     const [title, ...cells] = lane.row()
     return element('tr', [element('th', title, { scope: 'row' }), ...cells.map((cell) => element('td', String(cell)))])
