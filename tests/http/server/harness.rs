@@ -58,11 +58,11 @@ impl Server {
         method: Method,
         path: &str,
         headers: &[(&str, &str)],
-        body: &'static str,
+        body: impl Into<Bytes>,
     ) -> Response<Bytes> {
         let request = Request::builder().method(method).uri(self.uri(path));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
-        Http::new().request(request.body(Text::from(body)).expect("the request is one")).await
+        Http::new().request(request.body(Text::from(body.into())).expect("the request is one")).await
     }
 
     /// The status of `GET path`.
@@ -110,9 +110,13 @@ impl Drop for Server {
 
 /// The example next to this test, as cargo builds it.
 pub(crate) fn command(arguments: &[&str]) -> Command {
+    command_of("server", arguments)
+}
+
+pub(crate) fn command_of(example: &str, arguments: &[&str]) -> Command {
     let test = std::env::current_exe().expect("a test has a path");
-    let built = test.ancestors().nth(2).expect("tests are in target/<profile>/deps").join("examples/server");
-    assert!(built.exists(), "{} is not there: run cargo build --example server", built.display());
+    let built = test.ancestors().nth(2).expect("tests are in target/<profile>/deps").join("examples").join(example);
+    assert!(built.exists(), "{} is not there: run cargo build --example {example}", built.display());
     let mut command = Command::new(built);
     command.args(["--addr", "127.0.0.1:0"]).args(arguments);
     command.env_remove("REDIS_URL").env_remove("RUST_LOG");

@@ -6,6 +6,7 @@ mod dashboards;
 mod files;
 mod harness;
 mod opentelemetry;
+mod playground;
 
 use std::time::Duration;
 
