@@ -1,8 +1,29 @@
 //! Plans of API keys from PostgreSQL: each account has a quota of its own, and a key that is not in the database is denied.
-//! The database has a minute's rest from each key, however many requests there are.
+//! Requests at once share their queries, and results are cached for a minute. While the database is away, keys that were seen
+//! go on, for two minutes at most. With some headers and the log left out:
 //!
 //! ```text
 //! $ cargo run -p tollgate-postgres --example plans -- postgres://postgres@127.0.0.1:15432/postgres &
+//! $ seq 50 | xargs -P 50 -I{} curl -so /dev/null -w '%{http_code}\n' -H 'x-api-key: key-of-ada' localhost:3000 | uniq -c
+//! query: SELECT account FROM api_keys WHERE hash = sha256(convert_to($1, 'UTF8'))
+//! query: SELECT per_minute FROM accounts WHERE name = $1
+//!      50 200
+//! $ curl -si -H 'x-api-key: key-of-bob' localhost:3000
+//! query: SELECT account FROM api_keys WHERE hash = sha256(convert_to($1, 'UTF8'))
+//! query: SELECT per_minute FROM accounts WHERE name = $1
+//! HTTP/1.1 200 OK
+//! ratelimit-policy: "ip";q=10000;w=60, "plan";q=60;w=60
+//! $ curl -si -H 'x-api-key: made-up' localhost:3000
+//! query: SELECT account FROM api_keys WHERE hash = sha256(convert_to($1, 'UTF8'))
+//! HTTP/1.1 403 Forbidden
+//! $ pg_ctl -D data -m immediate stop
+//! $ curl -si -H 'x-api-key: key-of-ada' localhost:3000
+//! HTTP/1.1 200 OK
+//! ratelimit-policy: "ip";q=10000;w=60, "plan";q=5000;w=60
+//! $ curl -si -H 'x-api-key: another' localhost:3000
+//! query: SELECT account FROM api_keys WHERE hash = sha256(convert_to($1, 'UTF8'))
+//! HTTP/1.1 503 Service Unavailable
+//! retry-after: 1
 //! ```
 
 use std::net::SocketAddr;
@@ -32,7 +53,7 @@ async fn query(pool: &Pool, sql: &str, value: Lookup) -> Result<Option<Row>, Err
     Ok(pool.get().await?.query_opt(sql, &[&value.text()]).await?)
 }
 
-/// The account of an API key. Without one the request is denied.
+/// The account of an API key, of which the database has only a hash. Without one the request is denied.
 async fn account(pool: Pool, api_key: Lookup) -> Result<Option<Key>, Error> {
     let Some(row) = query(&pool, ACCOUNT, api_key).await? else { return Ok(None) };
     Ok(Some(Key::new("account", row.try_get::<_, &str>(0)?)))
@@ -50,7 +71,7 @@ fn layer(pool: Pool) -> RateLimitLayer {
     let plans = TierLookup::new(move |account| plan(pool.clone(), account));
     let plan = Policy::new("plan", Quota::per_minute(60)).key(by_account).tier_lookup(plans);
     RateLimitLayer::composite(MemoryStore::new())
-        // Denies a client that makes up keys, each of which is a query.
+        // Bounds the queries of a client that makes up keys: while this denies, nothing is looked up.
         .ip(Quota::per_minute(10_000))
         .policy(plan.missing_key(MissingKey::Deny))
 }
