@@ -2,8 +2,8 @@
 //! at once for each client.
 //!
 //! `cargo run -p tollgate-services --example llm` starts the server and a client; pass the URL of a Redis server to
-//! count there. A request reserves the tokens of its prompt and of the longest answer that it allows. When the answer has ended, or its client
-//! has left, what was not used is refunded:
+//! count there. A request reserves the tokens of its prompt and of the longest answer that it allows. When the answer has
+//! ended, or its client has left, what was not used is refunded:
 //!
 //! ```text
 //! three at once, which reserve 300 tokens each:

@@ -1,11 +1,23 @@
 //! A service whose limits an operator changes while it serves.
 //!
+//! With some headers left out:
+//!
 //! ```text
-//! cargo run -p tollgate-admin --example admin                      # or: -- redis://127.0.0.1:6379 [PORT]
-//! curl -i localhost:3000/ -H 'x-user: ada'                         # 200 twice, then 429
-//! curl -X PUT localhost:3000/admin/overrides -H 'x-operator: me' -H 'content-type: application/json' \
-//!      -d '{"policy": "plan", "key": "ada", "effect": "exempt", "for_seconds": 60}'
-//! curl -i localhost:3000/ -H 'x-user: ada'                         # 200 for a minute
+//! $ cargo run -p tollgate-admin --example admin &    # or: -- redis://127.0.0.1:6379 [PORT]
+//! listening on http://127.0.0.1:3000
+//! $ curl -so /dev/null 'localhost:3000/?[1-2]' -H 'x-user: ada'; curl -si localhost:3000 -H 'x-user: ada'
+//! HTTP/1.1 429 Too Many Requests
+//! retry-after: 30
+//! ratelimit: "plan";r=0;t=30
+//! $ curl -s -X PUT localhost:3000/admin/overrides -H 'x-operator: me' -H 'content-type: application/json' \
+//!     -d '{"policy": "plan", "key": "ada", "effect": "exempt", "for_seconds": 60}'
+//! [{"policy":"plan","key":"header x-user:ada","effect":"exempt","until_ms":1795841113949}]
+//! $ curl -si localhost:3000 -H 'x-user: ada'
+//! HTTP/1.1 200 OK
+//!
+//! hello
+//! $ curl -s localhost:3000/admin/top -H 'x-operator: me'
+//! [{"policy":"plan","key":"header x-user:ada","requests":3,"denied":1}]
 //! ```
 
 use axum::Router;
@@ -24,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         None => (RateLimitLayer::new(MemoryStore::new(), plan), Admin::local()),
     };
-    // Who is denied most: curl localhost:3000/admin/top -H 'x-operator: me'
+    // Who is denied most.
     let top = Top::new();
     let live = layer.on_decision(top.observer()).live();
     let admin = admin.layer("api", live.clone()).top(top);

@@ -3,7 +3,20 @@
 //!
 //! `cargo run -p tollgate-services --example order` adds the layers with `Router::layer`. With `-- builder` it does so with a
 //! `ServiceBuilder`; `-- around` shows what a layer around the whole router cannot do, and `-- setting` with `LIMITS=off` how a
-//! setting switches limits off.
+//! setting switches limits off. With some headers and the log left out:
+//!
+//! ```text
+//! $ cargo run -p tollgate-services --example order &
+//! $ curl -si -H 'Authorization: Bearer ada' localhost:3000/api/report
+//! HTTP/1.1 200 OK
+//! ratelimit-policy: "user";q=20;w=60, "address";q=30;w=60
+//! ratelimit: "user";r=19;t=57, "address";r=29;t=58
+//! vary: accept-encoding
+//! access-control-allow-origin: *
+//! $ curl -si localhost:3000/api/report
+//! HTTP/1.1 401 Unauthorized
+//! ratelimit-policy: "address";q=30;w=60
+//! ```
 
 mod app;
 

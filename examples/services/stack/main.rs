@@ -1,7 +1,30 @@
 //! A service with all kinds of layers in their order ([`app`]), and a loop of workers with back-pressure: limits by
 //! address, both load shedders, authentication, and the limits of users.
 //!
-//! `cargo run -p tollgate-services --example stack` counts in memory; pass the URL of a Redis server to count there.
+//! `cargo run -p tollgate-services --example stack` counts in memory; pass the URL of a Redis server to count there. With some
+//! headers left out:
+//!
+//! ```text
+//! $ cargo run -p tollgate-services --example stack &
+//! mail 1 begins after 0.0 s
+//! mail 2 begins after 0.6 s
+//! mail 3 begins after 1.1 s
+//! mail 4 begins after 1.7 s
+//! mail 5 begins after 2.2 s
+//! $ curl -si -X POST -H 'Authorization: Bearer ada' localhost:3000/charges
+//! HTTP/1.1 200 OK
+//! ratelimit: "user";r=599;t=60, "in-progress";r=9, "global";r=4999;t=1, "address";r=99;t=2
+//! access-control-allow-origin: *
+//!
+//! charged
+//! $ curl -si localhost:3000/reports
+//! HTTP/1.1 401 Unauthorized
+//! ratelimit-policy: "address";q=100;w=2
+//! $ curl -si localhost:3000/healthz
+//! HTTP/1.1 200 OK
+//!
+//! ok
+//! ```
 
 mod app;
 
