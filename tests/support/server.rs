@@ -1,6 +1,5 @@
 //! A Redis server of a test's own.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -45,7 +44,7 @@ impl RedisServer {
                 return server;
             }
         }
-        panic!("no {:?} could be started on any of {ATTEMPTS} ports", program());
+        panic!("no {} could be started on any of {ATTEMPTS} ports", program());
     }
 
     /// What to connect to.
@@ -94,7 +93,7 @@ impl RedisServer {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        panic!("{:?} did not answer on port {} in {PATIENCE:?}", program(), self.port);
+        panic!("{} did not answer on port {} in {PATIENCE:?}", program(), self.port);
     }
 
     fn connection(&self) -> RedisResult<Connection> {
@@ -132,8 +131,8 @@ impl Session {
 }
 
 /// The program of a server: `TOLLGATE_REDIS_SERVER`, or `redis-server`.
-pub(crate) fn program() -> OsString {
-    env::var_os("TOLLGATE_REDIS_SERVER").unwrap_or_else(|| "redis-server".into())
+pub(crate) fn program() -> String {
+    env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
 }
 
 pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>, settings: &[String]) -> Child {
@@ -146,9 +145,9 @@ pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>, setting
     match server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(process) => process,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            panic!("these tests need {:?}: apt-get install redis-server, or set TOLLGATE_REDIS_SERVER", program())
+            panic!("these tests need {}: apt-get install redis-server, or set TOLLGATE_REDIS_SERVER", program())
         }
-        Err(error) => panic!("{:?} cannot be started: {error}", program()),
+        Err(error) => panic!("{} cannot be started: {error}", program()),
     }
 }
 
