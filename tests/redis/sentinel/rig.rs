@@ -45,7 +45,8 @@ impl Watched {
     /// From now on the servers ask for a password; the sentinels ask for none.
     pub(crate) fn lock(&self, password: &str) {
         for server in [&self.primary, &self.replica] {
-            let (): () = server.ask(&["CONFIG", "SET", "masterauth", password, "requirepass", password]);
+            let (): () = server.ask(&["CONFIG", "SET", "masterauth", password]);
+            let (): () = server.ask(&["CONFIG", "SET", "requirepass", password]);
         }
     }
 
