@@ -5,39 +5,65 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use tollgate::deadpool_redis::redis::{Parser, Value, from_redis_value};
+use tollgate::deadpool_redis::redis::{Parser, from_redis_value};
 use tollgate::deadpool_redis::{Config, Runtime};
 use tollgate::{Error, RedisStore};
 
-use super::stores::{PATIENCE, take};
+use super::stores::{PATIENCE, settings, take};
+use super::support::server::RedisServer;
 
 /// The commands that a server was sent.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A server like Microsoft Garnet: it takes scripts and functions, and packs seven bytes into four.
-fn foreign() -> (String, Asked) {
+/// The reply to a command.
+type Answer = fn(&[Vec<u8>]) -> Vec<u8>;
+
+fn serve(answer: Answer) -> (String, Asked) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("loopback has a free port");
     let (address, asked) = (listener.local_addr().expect("a listener has an address"), Asked::default());
     let heard = Arc::clone(&asked);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let heard = Arc::clone(&heard);
-            thread::spawn(move || answer_all(stream, &heard));
+            thread::spawn(move || answer_all(stream, &heard, answer));
         }
     });
     (format!("redis://{address}"), asked)
 }
 
-fn answer_all(mut stream: TcpStream, asked: &Asked) {
+fn answer_all(mut stream: TcpStream, asked: &Asked, answer: Answer) {
     let mut parser = Parser::new();
-    while let Ok(Value::Array(words)) = parser.parse_value(&mut stream) {
-        let command: String = from_redis_value(words[0].clone()).expect("a command is text");
-        let is_script = command.starts_with("EVAL") || command == "FCALL";
-        asked.lock().expect("nobody panics here").push(command);
-        let answer: &[u8] = if is_script { b"$6\r\n\x03\xff\0\0\0\x01\r\n" } else { b"+OK\r\n" };
-        if stream.write_all(answer).is_err() {
+    while let Ok(command) = parser.parse_value(&mut stream) {
+        let words: Vec<Vec<u8>> = from_redis_value(command).expect("a command is words");
+        asked.lock().expect("nobody panics here").push(String::from_utf8_lossy(&words[0]).into_owned());
+        if stream.write_all(&answer(&words)).is_err() {
             return;
         }
+    }
+}
+
+/// A server like Microsoft Garnet: it takes scripts and functions, and packs seven bytes into four.
+fn foreign() -> (String, Asked) {
+    serve(|words| {
+        let is_script = words[0].starts_with(b"EVAL") || words[0] == b"FCALL";
+        if is_script { b"$6\r\n\x03\xff\0\0\0\x01\r\n".into() } else { b"+OK\r\n".into() }
+    })
+}
+
+/// A server like `ElastiCache` Serverless: a script without a key is an error. A real server runs the others.
+fn keyed(words: &[Vec<u8>]) -> Vec<u8> {
+    match words {
+        [eval, _, keys, ..] if eval == b"EVAL" && keys == b"0" => {
+            b"-ERR Lua scripts without any input keys are not supported.\r\n".into()
+        }
+        [eval, ..] if eval == b"EVAL" => {
+            let server = RedisServer::start();
+            let _: () = server.ask(&["ACL", "SETUSER", "default", "resetkeys", "~shop:*"]);
+            let words: Vec<&str> = words.iter().map(|word| str::from_utf8(word).expect("it is text")).collect();
+            let result: Vec<u8> = server.ask(&words);
+            [format!("${}\r\n", result.len()).as_bytes(), &result, b"\r\n"].concat()
+        }
+        _ => b"+OK\r\n".into(),
     }
 }
 
@@ -64,4 +90,12 @@ async fn a_server_whose_lua_packs_numbers_otherwise_is_refused_and_a_pool_that_l
         assert!(error.is_store(), "{error:?}");
         assert_refused(&error, &asked);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_runs_no_script_without_a_key_is_checked_with_one_of_the_prefix() {
+    let (url, asked) = serve(keyed);
+    settings().connect_timeout(PATIENCE).prefix("shop").connect(&url).await.expect("its Lua is that of Redis");
+    let asked = asked.lock().expect("nobody panics here");
+    assert_eq!(asked.iter().filter(|command| *command == "EVAL").count(), 2, "{asked:?}");
 }

@@ -14,6 +14,7 @@ mod combining;
 mod commands;
 mod connecting;
 mod contents;
+mod eviction;
 mod expiry;
 mod foreign;
 mod functions;

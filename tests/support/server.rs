@@ -44,7 +44,7 @@ impl RedisServer {
                 return server;
             }
         }
-        panic!("no redis-server could be started on any of {ATTEMPTS} ports");
+        panic!("no {} could be started on any of {ATTEMPTS} ports", program());
     }
 
     /// What to connect to.
@@ -93,7 +93,7 @@ impl RedisServer {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        panic!("redis-server did not answer on port {} in {PATIENCE:?}", self.port);
+        panic!("{} did not answer on port {} in {PATIENCE:?}", program(), self.port);
     }
 
     fn connection(&self) -> RedisResult<Connection> {
@@ -130,8 +130,13 @@ impl Session {
     }
 }
 
+/// The program of a server: `TOLLGATE_REDIS_SERVER`, or `redis-server`.
+pub(crate) fn program() -> String {
+    env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned())
+}
+
 pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>, settings: &[String]) -> Child {
-    let mut server = Command::new("redis-server");
+    let mut server = Command::new(program());
     server.arg("--port").arg(port.to_string()).args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
     server.arg("--dir").arg(folder).args(settings);
     if let Some(password) = password {
@@ -140,9 +145,9 @@ pub(super) fn spawn(port: u16, folder: &PathBuf, password: Option<&str>, setting
     match server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(process) => process,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            panic!("these tests need a redis-server: apt-get install redis-server")
+            panic!("these tests need {}: apt-get install redis-server, or set TOLLGATE_REDIS_SERVER", program())
         }
-        Err(error) => panic!("redis-server cannot be started: {error}"),
+        Err(error) => panic!("{} cannot be started: {error}", program()),
     }
 }
 

@@ -30,7 +30,8 @@ impl RealServer {
     fn try_start(port: u16, settings: &[&str]) -> Option<Self> {
         let folder = env::temp_dir().join(format!("tollgate-simulation-{}-{port}", process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let mut server = Command::new("redis-server");
+        let program = env::var("TOLLGATE_REDIS_SERVER").unwrap_or_else(|_| "redis-server".to_owned());
+        let mut server = Command::new(&program);
         server.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
         server.arg("--dir").arg(&folder).args(settings);
         if settings.contains(&"--cluster-enabled") {
@@ -38,7 +39,7 @@ impl RealServer {
         }
         let process = match server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                panic!("these tests need a redis-server: apt-get install redis-server")
+                panic!("these tests need {program}: apt-get install redis-server, or set TOLLGATE_REDIS_SERVER")
             }
             spawned => spawned.expect("redis-server can be started"),
         };

@@ -5,8 +5,9 @@ use std::time::Duration;
 use tollgate::store::{Ask, BanCheck, Change, Check, Mode, Settlement, Store};
 use tollgate::{Ban, Outcome, RedisStore};
 
-use super::rig::{Cluster, check_of, quota};
-use crate::stores::{PATIENCE, admitted, all_remaining, decide};
+use super::rig::{Cluster, add_slots, check_of, quota};
+use crate::stores::{PATIENCE, admitted, all_remaining, decide, patient_store, wait_for};
+use crate::support::server::RedisServer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -72,4 +73,16 @@ async fn concurrent_decisions_never_admit_more_than_any_limit() {
     let checks = checks(&cluster, [300, 40, 200]);
     assert_eq!(admitted(std::slice::from_ref(&store), &checks, 8, 40).await, 40, "nothing else is short");
     assert_eq!(left(&store, &checks).await, [260, 0, 160], "all else was given back");
+}
+
+#[tokio::test]
+async fn a_store_for_one_server_on_a_cluster_decides_over_one_key_and_else_fails_with_the_cause() {
+    let node = RedisServer::start_with_settings(&["--cluster-enabled", "yes"]);
+    add_slots(&node, 0..16_384);
+    wait_for("it is a Cluster", || node.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    let store = patient_store(&node).await;
+    let [ada, bob] = ["ada", "bob"].map(|key| check_of("apart", key, quota(9)));
+    assert!(decide(&store, std::slice::from_ref(&ada)).await.decision.is_allowed());
+    let error = store.decide(&[ada, bob], Ask::default()).wait().await.expect_err("they have different slots");
+    assert!(format!("{error:#}").contains("slot"), "{error:#}");
 }

@@ -25,8 +25,8 @@ const MOST: u32 = 5;
 fn cluster_that_stays() -> Cluster {
     let cluster = Cluster::start_with_replicas();
     for node in &cluster.nodes {
-        let (): () =
-            node.ask(&["CONFIG", "SET", "cluster-node-timeout", "60000", "cluster-replica-no-failover", "yes"]);
+        let (): () = node.ask(&["CONFIG", "SET", "cluster-node-timeout", "60000"]);
+        let (): () = node.ask(&["CONFIG", "SET", "cluster-replica-no-failover", "yes"]);
     }
     cluster
 }

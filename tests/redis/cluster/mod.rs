@@ -4,6 +4,6 @@ mod apart;
 mod breakers;
 mod failover;
 mod moves;
-mod rig;
+pub(super) mod rig;
 mod tally;
 mod together;

@@ -1,6 +1,7 @@
 //! A Cluster of a test's own, and what is asked of stores on it.
 
 use std::iter;
+use std::ops::Range;
 use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::Value;
@@ -15,6 +16,13 @@ pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
+
+/// Servers before Redis 7 have no `ADDSLOTSRANGE`.
+pub(crate) fn add_slots(node: &RedisServer, slots: Range<usize>) {
+    let slots: Vec<String> = slots.map(|slot| slot.to_string()).collect();
+    let slots: Vec<&str> = slots.iter().map(String::as_str).collect();
+    let _: String = node.ask(&[&["CLUSTER", "ADDSLOTS"], &slots[..]].concat());
+}
 
 /// Hardly a unit returns during a test.
 pub(crate) const fn quota(limit: u64) -> Quota {
@@ -42,7 +50,7 @@ impl Cluster {
         for (place, node) in nodes.iter().enumerate() {
             if place < PRIMARIES {
                 let [first, next] = [place, place + 1].map(|place| SLOTS * place / PRIMARIES);
-                let _: String = node.ask(&["CLUSTER", "ADDSLOTSRANGE", &first.to_string(), &(next - 1).to_string()]);
+                add_slots(node, first..next);
                 let _: String = node.ask(&["CLUSTER", "SET-CONFIG-EPOCH", &next.to_string()]);
             }
             for other in &nodes[..place] {

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tollgate::store::RedisStoreBuilder;
 
 use super::tls::{Authority, Files, TlsServer, settings};
+use crate::cluster::rig::add_slots;
 use crate::stores::{cut, remaining, take, time_to_decide, wait_for};
 use crate::support::server::RedisServer;
 
@@ -77,8 +78,9 @@ async fn the_nodes_of_a_cluster_are_dialed_as_it_names_them_and_the_first_decisi
     let plain = RedisServer::start_with_settings(&["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"]);
     let node = TlsServer::of(plain, &authority, &authority.identity(&[HOST, "127.0.0.1"], |_| {}), "no");
     let port = node.port.to_string();
-    let _: String = node.plain.ask(&["CONFIG", "SET", "tls-cluster", "yes", "cluster-announce-tls-port", &port]);
-    let _: String = node.plain.ask(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let _: String = node.plain.ask(&["CONFIG", "SET", "tls-cluster", "yes"]);
+    let _: String = node.plain.ask(&["CONFIG", "SET", "cluster-announce-tls-port", &port]);
+    add_slots(&node.plain, 0..16_384);
     wait_for("it is a Cluster", || node.plain.ask::<String>(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
     let settings = dialed.settings(&authority, node.port).lazy();
     let store = settings.connect_cluster([url()]).await.expect("the URL is one");

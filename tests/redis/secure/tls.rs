@@ -83,14 +83,17 @@ impl TlsServer {
         let (_, folder): (String, String) = plain.ask(&["CONFIG", "GET", "dir"]);
         let Files { ca, certificate, key } = Files::write(Path::new(&folder), authority, shown);
         let mut connection = Client::open(plain.url()).and_then(|client| client.get_connection()).expect("it answers");
+        let mut set = |name: &str, value: &str| cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut connection);
+        let files = [("tls-cert-file", &*certificate), ("tls-key-file", &*key), ("tls-ca-cert-file", &*ca)];
+        for (name, value) in files.into_iter().chain([("tls-auth-clients", clients)]) {
+            set(name, value).expect("this server has TLS");
+        }
         for port in plain.port() + 1..plain.port() + 200 {
-            let mut set = cmd("CONFIG");
-            set.arg("SET").arg(&["tls-cert-file", &certificate, "tls-key-file", &key, "tls-ca-cert-file", &ca]);
-            if set.arg(&["tls-auth-clients", clients]).arg("tls-port").arg(port).exec(&mut connection).is_ok() {
+            if set("tls-port", &port.to_string()).is_ok() {
                 return Self { plain, port };
             }
         }
-        panic!("no port for TLS is free, or this redis-server has no TLS");
+        panic!("no port for TLS is free, or this server has no TLS");
     }
 
     fn url(&self, host: &str) -> String {

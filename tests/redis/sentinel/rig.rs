@@ -8,7 +8,7 @@ use std::{env, fs, net, process, thread};
 use tollgate::deadpool_redis::redis::{Client, FromRedisValue, RedisResult, cmd};
 
 use crate::stores::wait_for;
-use crate::support::server::RedisServer;
+use crate::support::server::{RedisServer, program};
 
 /// After so long without an answer a sentinel takes the primary for dead.
 const DOWN_AFTER: Duration = Duration::from_millis(500);
@@ -45,7 +45,8 @@ impl Watched {
     /// From now on the servers ask for a password; the sentinels ask for none.
     pub(crate) fn lock(&self, password: &str) {
         for server in [&self.primary, &self.replica] {
-            let (): () = server.ask(&["CONFIG", "SET", "masterauth", password, "requirepass", password]);
+            let (): () = server.ask(&["CONFIG", "SET", "masterauth", password]);
+            let (): () = server.ask(&["CONFIG", "SET", "requirepass", password]);
         }
     }
 
@@ -84,7 +85,7 @@ impl Sentinel {
         let (file, dir) = (folder.join("sentinel.conf"), folder.display());
         let settings = format!("bind 127.0.0.1\ndir {dir}\n{}", settings(port, &folder));
         fs::write(&file, settings).expect("the temporary folder can be written");
-        let mut sentinel = Command::new("redis-server");
+        let mut sentinel = Command::new(program());
         sentinel.arg(file).arg("--sentinel").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let process = sentinel.spawn().expect("the servers were started, so sentinels can be");
         Self { process, port, folder }

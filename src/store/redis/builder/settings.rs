@@ -62,7 +62,6 @@ const MAX_CONNECTIONS: usize = 65_536;
 /// ```
 #[must_use]
 pub struct RedisStoreBuilder {
-    prefix: String,
     pub(super) budget: Duration,
     pub(super) calls: Settings,
     /// Without the settings of TLS.
@@ -81,7 +80,6 @@ pub struct RedisStoreBuilder {
 impl RedisStoreBuilder {
     pub(super) fn new() -> Self {
         Self {
-            prefix: "tollgate".to_owned(),
             budget: Duration::from_millis(100),
             calls: Settings {
                 calls: Some(Calls::default()),
@@ -91,7 +89,11 @@ impl RedisStoreBuilder {
                 most: 16,
                 runtime: None,
             },
-            connect: Connect { timeout: Duration::from_millis(500), ..Connect::default() },
+            connect: Connect {
+                timeout: Duration::from_millis(500),
+                prefix: "tollgate".to_owned(),
+                ..Connect::default()
+            },
             #[cfg(feature = "tls")]
             tls: Tls::default(),
             #[cfg(feature = "sentinel")]
@@ -106,8 +108,9 @@ impl RedisStoreBuilder {
     /// Sets the prefix of every key, instead of `tollgate`: 1 to 64 printable ASCII characters without braces.
     ///
     /// Stores with the same prefix on one server share their counters. Give each application its own.
-    pub fn prefix(self, prefix: impl Into<String>) -> Self {
-        Self { prefix: prefix.into(), ..self }
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.connect.prefix = prefix.into();
+        self
     }
 
     /// Sets the maximum number of connections to each server, instead of 16: 1 to 65,536.
@@ -265,10 +268,13 @@ impl RedisStoreBuilder {
 
     pub(super) fn build(self, servers: Servers) -> Result<RedisStore, Error> {
         let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'{' && byte != b'}';
-        if self.prefix.is_empty() || self.prefix.len() > MAX_PREFIX || !self.prefix.bytes().all(plain) {
+        if self.connect.prefix.is_empty()
+            || self.connect.prefix.len() > MAX_PREFIX
+            || !self.connect.prefix.bytes().all(plain)
+        {
             return Err(Error::invalid(format!(
                 "key prefix {:?} is not allowed: use 1 to {MAX_PREFIX} printable ASCII characters without braces",
-                self.prefix
+                self.connect.prefix
             )));
         }
         if self.budget.is_zero() || self.connect.timeout.is_zero() {
@@ -289,14 +295,14 @@ impl RedisStoreBuilder {
         }
         let time = ServerTime::new(self.calls.clock);
         let deny_cache = self.has_deny_cache.then_some(self.deny_cache);
-        Engine::new(servers, self.prefix, self.budget, time, deny_cache).map(RedisStore::new)
+        Engine::new(servers, self.connect.prefix, self.budget, time, deny_cache).map(RedisStore::new)
     }
 }
 
 impl fmt::Debug for RedisStoreBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStoreBuilder")
-            .field("prefix", &self.prefix)
+            .field("prefix", &self.connect.prefix)
             .field("timeout", &self.budget)
             .finish_non_exhaustive()
     }

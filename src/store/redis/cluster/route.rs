@@ -109,6 +109,8 @@ impl Cluster {
                 Follow::Owner => {}
                 Follow::Later if Instant::now() + SLOT_PAUSE < timeout.until => {
                     sleep_until(Instant::now() + SLOT_PAUSE).await;
+                    // Before Redis 7, a node redirects such a request to the other node, which has it wait.
+                    refused.hops = 0;
                 }
                 Follow::Later => {
                     sleep_until(timeout.until).await;

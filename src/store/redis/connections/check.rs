@@ -13,12 +13,9 @@ use crate::core::error::Kind;
 use crate::store::redis::wire::{CHECK, Calls, Program};
 
 /// Microsoft Garnet, for example, packs `>I7` into 4 bytes: scripts run there, but count wrong.
-pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
+pub(super) async fn check(link: &mut Link, calls: Calls, prefix: &str) -> Result<(), Error> {
     let found = match calls {
-        Calls::Scripts => {
-            let script = format!("{CHECK}\nreturn check()\n");
-            link.ask(cmd("EVAL").arg(script).arg(0)).await.map_err(|error| failed(&error))?
-        }
+        Calls::Scripts => by_script(link, prefix).await.map_err(|error| failed(&error))?,
         Calls::Functions => match by_function(link).await {
             // A replica that lacks the library decides nothing.
             Err(error) if error.code() == Some("READONLY") => return Ok(()),
@@ -29,6 +26,17 @@ pub(super) async fn check(link: &mut Link, calls: Calls) -> Result<(), Error> {
     match found {
         Value::BulkString(bytes) if bytes == expected() => Ok(()),
         found => Err(no_redis(&found)),
+    }
+}
+
+async fn by_script(link: &mut Link, prefix: &str) -> Result<Value, RedisError> {
+    let script = format!("{CHECK}\nreturn check()\n");
+    match link.ask(cmd("EVAL").arg(&script).arg(0)).await {
+        // ElastiCache Serverless runs no script without a key. Elsewhere on a Cluster, the key may be another node's.
+        Err(error) if error.detail().is_some_and(|detail| detail.contains("without any input keys")) => {
+            link.ask(cmd("EVAL").arg(&script).arg(1).arg(format!("{prefix}:check"))).await
+        }
+        reply => reply,
     }
 }
 

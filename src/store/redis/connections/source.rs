@@ -37,6 +37,7 @@ pub(in crate::store::redis) struct Connect {
     pub(in crate::store::redis) dial: Option<Dial>,
     /// `None` for a store that calls no Lua, whose servers are not checked.
     pub(in crate::store::redis) calls: Option<Calls>,
+    pub(in crate::store::redis) prefix: String,
 }
 
 impl Connect {
@@ -123,7 +124,9 @@ impl ConnSource {
         };
         let mut link = opened.map_err(late)??;
         if let Some(calls) = connect.calls {
-            let checked = timeout(connect.timeout.saturating_mul(2), check(&mut link, calls)).await.map_err(late)?;
+            let checked = timeout(connect.timeout.saturating_mul(2), check(&mut link, calls, &connect.prefix))
+                .await
+                .map_err(late)?;
             checked.map_err(|error| if error.is_connection() { not_connected(error) } else { error })?;
         }
         Ok(link)
