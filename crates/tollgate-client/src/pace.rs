@@ -109,21 +109,20 @@ impl PaceLayer {
         let (remaining, advice) = (advice::remaining(response.headers()), advice::of_denial(response));
         let mut pace = lock(&host.pace);
         for (left, reset) in remaining {
-            let reset = reset.min(self.max_wait);
             let left = if left > self.when_left { u64::MAX } else { left.saturating_sub(pace.in_flight - 1) };
             if left == 0 {
                 hold = hold.max(reset);
             }
             let share = reset / u32::try_from(left.max(1)).unwrap_or(u32::MAX);
-            interval = interval.max(Some(share));
+            interval = interval.max(Some(share.min(self.max_wait)));
         }
         if let Some(Advice::After(wait)) = advice {
-            hold = hold.max(wait.min(self.max_wait));
+            hold = hold.max(wait);
         } else if interval.is_none() {
             return;
         }
         pace.interval = interval.unwrap_or(pace.interval);
-        pace.held_until = Instant::now() + hold;
+        pace.held_until = Instant::now() + hold.min(self.max_wait);
         host.learned.notify_one();
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::{Router, routing::get};
+use futures::future::join_all;
 use http::{Response, StatusCode};
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer};
 use tollgate_client::RetryLayer;
@@ -46,9 +47,9 @@ pub(super) async fn run(clients: u32, window: Duration, jitter: Duration) -> Att
     let since = UNIX_EPOCH.elapsed().expect("it is after 1970").as_nanos() % window.as_nanos();
     tokio::time::sleep(window - Duration::from_nanos(u64::try_from(since).expect("a window"))).await;
     let request = |uri: &str| http::Request::get(uri).body("").expect("a request");
-    for (uri, service) in &services {
-        let response = service.clone().oneshot(request(uri)).await.expect("a response");
-        assert_eq!(response.status(), StatusCode::OK);
+    let fill = services.iter().map(|(uri, service)| service.clone().oneshot(request(uri)));
+    for response in join_all(fill).await {
+        assert_eq!(response.expect("a response").status(), StatusCode::OK);
     }
     let layer = || RetryLayer::new().max_retries(1).jitter(jitter);
     let calls = services.into_iter().map(|(uri, service)| {
@@ -60,7 +61,8 @@ pub(super) async fn run(clients: u32, window: Duration, jitter: Duration) -> Att
     }
     server.abort();
     let attempts: Vec<_> = attempts.lock().expect("no panic").values().cloned().collect();
-    assert!(attempts.len() == clients as usize && attempts.iter().all(|times| times.len() == 3));
+    let retried = attempts.iter().filter(|times| times.len() == 3).count();
+    assert_eq!((attempts.len(), retried), (clients as usize, clients as usize), "each is allowed, denied, and retries");
     let first = attempts.iter().map(|times| times[1]).min().expect("some");
     let nth = |n: usize| {
         let mut times: Vec<_> = attempts.iter().map(|times| times[n] - first).collect();

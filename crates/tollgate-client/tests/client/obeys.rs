@@ -37,15 +37,11 @@ async fn each_header_says_when_to_retry() {
         (&[("ratelimit", r#""a";r=0;t=6"#), ("ratelimit", r#""b";r=0;t=9"#)], 9_000),
         // A policy with requests left did not deny.
         (&[("ratelimit", r#""day";r=400;t=80000, "second";r=0;t=2"#)], 2_000),
-        (&[date, ("x-ratelimit-reset", "784111787")], 784_111_787_000),
         (&[("x-ratelimit-reset", "12")], 12_000),
         (&[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "12")], 12_000),
         (&[("grpc-retry-pushback-ms", "250")], 250),
     ];
     for (headers, expected) in rows {
-        if *expected > 100_000_000 {
-            continue;
-        }
         for status in [429, 503] {
             assert_eq!(wait(status, headers).await, Some(*expected), "{status} {headers:?}");
         }
@@ -143,7 +139,7 @@ async fn huge_waits_are_passed_on_and_nothing_overflows() {
 async fn a_push_back_that_is_no_number_forbids_the_retry() {
     for pushback in ["-1", "", "soon", "1.5"] {
         let headers = [("grpc-status", "8"), ("grpc-retry-pushback-ms", pushback), ("retry-after", "1")];
-        assert_eq!(wait(200, &headers).await, None, "{pushback:?}");
+        assert_eq!(wait(429, &headers).await, None, "{pushback:?}");
     }
 }
 
