@@ -18,6 +18,7 @@ use crate::ResponseFuture;
 use crate::advice::{self, Advice};
 
 const MAX_HOSTS: usize = 1_024;
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A longer bound would overflow an `Instant`.
 const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -62,7 +63,7 @@ const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct PaceLayer {
-    hosts: Arc<Mutex<HashMap<String, Arc<Host>>>>,
+    hosts: Arc<Mutex<Hosts>>,
     max_wait: Duration,
     when_left: u64,
 }
@@ -90,18 +91,6 @@ impl PaceLayer {
     /// may wait as long after the request before it.
     pub fn max_wait(self, wait: Duration) -> Self {
         Self { max_wait: wait.min(MAX_WAIT), ..self }
-    }
-
-    fn host(&self, name: String) -> Option<Arc<Host>> {
-        let mut hosts = lock(&self.hosts);
-        if hosts.len() >= MAX_HOSTS && !hosts.contains_key(&name) {
-            let now = Instant::now();
-            hosts.retain(|_, host| Arc::strong_count(host) > 1 || lock(&host.pace).next() > now);
-            if hosts.len() >= MAX_HOSTS {
-                return None;
-            }
-        }
-        Some(Arc::clone(hosts.entry(name).or_insert_with(|| Arc::new(Host::new()))))
     }
 
     fn learn<R>(&self, host: &Host, response: &Response<R>) {
@@ -162,13 +151,40 @@ where
         let mut ready = mem::replace(&mut self.inner, clone);
         let layer = self.layer.clone();
         ResponseFuture::new(async move {
-            let host = layer.host(name(request.uri(), request.headers()));
+            let host = lock(&layer.hosts).get(name(request.uri(), request.headers()));
             let Some(host) = host else { return ready.call(request).await };
             let _in_flight = host.turn().await;
             let response = ready.call(request).await?;
             layer.learn(&host, &response);
             Ok(response)
         })
+    }
+}
+
+#[derive(Debug, Default)]
+struct Hosts {
+    by_name: HashMap<String, Arc<Host>>,
+    swept: Option<Instant>,
+}
+
+impl Hosts {
+    fn get(&mut self, name: String) -> Option<Arc<Host>> {
+        if self.by_name.len() >= MAX_HOSTS && !self.by_name.contains_key(&name) {
+            self.sweep();
+            if self.by_name.len() >= MAX_HOSTS {
+                return None;
+            }
+        }
+        Some(Arc::clone(self.by_name.entry(name).or_insert_with(|| Arc::new(Host::new()))))
+    }
+
+    fn sweep(&mut self) {
+        let now = Instant::now();
+        // Not for each of many new hosts, because it looks at every host.
+        if self.swept.is_none_or(|swept| now - swept >= SWEEP_INTERVAL) {
+            self.swept = Some(now);
+            self.by_name.retain(|_, host| Arc::strong_count(host) > 1 || lock(&host.pace).next() > now);
+        }
     }
 }
 
