@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{DATE, RETRY_AFTER};
-use http::{HeaderMap, HeaderName, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use sfv::{BareItem, List, ListEntry, Parser};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -55,7 +55,7 @@ fn advice(headers: &HeaderMap) -> Advice {
 
 /// Returns the requests that are left, and the time until there are more, of each policy in `RateLimit`.
 pub(crate) fn remaining(headers: &HeaderMap) -> Vec<(u64, Duration)> {
-    let lines: Vec<_> = headers.get_all(RATELIMIT).iter().map(|line| line.as_bytes()).collect();
+    let lines: Vec<_> = headers.get_all(RATELIMIT).iter().map(HeaderValue::as_bytes).collect();
     let list: List = Parser::new(&lines.join(&b", "[..])).parse().unwrap_or_default();
     let items = list.iter().filter_map(|entry| match entry {
         ListEntry::Item(item) => Some(&item.params),

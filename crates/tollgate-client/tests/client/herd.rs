@@ -45,7 +45,8 @@ pub(super) async fn run(clients: u32, window: Duration, jitter: Duration) -> Att
         .collect();
     // Soon after a window has begun.
     let since = UNIX_EPOCH.elapsed().expect("it is after 1970").as_nanos() % window.as_nanos();
-    tokio::time::sleep(window - Duration::from_nanos(u64::try_from(since).expect("a window"))).await;
+    let since = Duration::from_nanos(u64::try_from(since).expect("a window"));
+    tokio::time::sleep(window.saturating_sub(since)).await;
     let request = |uri: &str| http::Request::get(uri).body("").expect("a request");
     let fill = services.iter().map(|(uri, service)| service.clone().oneshot(request(uri)));
     for response in join_all(fill).await {

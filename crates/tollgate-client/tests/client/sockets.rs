@@ -97,7 +97,7 @@ async fn an_upstream_gets_each_attempt_with_the_same_key_and_body() {
     let received = upstream.received_requests().await.expect("it records");
     assert_eq!(received.iter().map(|request| &request.body[..]).collect::<Vec<_>>(), [b"one book"; 3]);
     let keys: BTreeSet<_> =
-        received.iter().map(|request| &request.headers["idempotency-key"]).map(|key| key.as_bytes()).collect();
+        received.iter().map(|request| &request.headers["idempotency-key"]).map(http::HeaderValue::as_bytes).collect();
     assert_eq!(keys.len(), 1);
 }
 

@@ -8,7 +8,7 @@ const WINDOW: Duration = Duration::from_secs(2);
 
 /// The time in which nine of ten happen.
 fn spread(times: &[Duration]) -> Duration {
-    times[times.len() * 95 / 100] - times[times.len() * 5 / 100]
+    times[times.len() * 95 / 100].saturating_sub(times[times.len() * 5 / 100])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
