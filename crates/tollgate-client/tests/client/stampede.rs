@@ -16,10 +16,12 @@ async fn of_200_clients_that_were_denied_together_few_return_together() {
     let (without, with) =
         tokio::join!(herd::run(200, WINDOW, Duration::ZERO), herd::run(200, WINDOW, Duration::from_secs(5)));
     for attempts in [&without, &with] {
-        // `Retry-After` is 1 or 2 by when it was denied.
+        // If the machine is slow, a few first attempts come after the reset, and are allowed.
+        assert!(attempts.denied.len() >= 190, "{} are denied", attempts.denied.len());
+        // `Retry-After` is 1 or 2, by when it was denied.
         assert!(attempts.again[0] >= Duration::from_secs(1), "{:?}", attempts.again[0]);
-        assert!(attempts.denied[199] < WINDOW, "the machine is too slow: {:?}", attempts.denied[199]);
     }
     let (without, with) = (spread(&without.again), spread(&with.again));
-    assert!(with > without * 2, "they return within {without:?} without jitter, and within {with:?} with it");
+    // Without jitter, they return as far apart as they were denied.
+    assert!(with > without + WINDOW / 4, "they return within {without:?} without jitter, and within {with:?} with it");
 }
