@@ -32,9 +32,9 @@ const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A host is the authority of the request's URI, or its header `Host`. The layer keeps up to 1,024 hosts. Beyond that,
 /// it forgets hosts for which nothing waits, and does not pace new ones while there are none.
 ///
-/// Requests to a host wait in order, without a timeout: put `tower::timeout` around this layer. A waiting request keeps
-/// the readiness of the inner service, so put a concurrency limit outside. Clones share their hosts. The layer needs a
-/// tokio runtime with timers.
+/// Requests to a host wait in order, without a timeout: put `tower::timeout` around this layer. A future that waits and
+/// is neither polled nor dropped stops those behind it. It also keeps the readiness of the inner service, so put a
+/// concurrency limit outside. Clones share their hosts. The layer needs a tokio runtime with timers.
 ///
 /// # Examples
 ///
