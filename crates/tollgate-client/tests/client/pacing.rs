@@ -119,20 +119,25 @@ async fn a_response_that_says_less_wakes_who_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_in_flight_count_as_sent() {
-    let slow = service_fn(|_: Request<String>| async {
-        sleep(SECOND).await;
-        let response = Response::builder().header("ratelimit", r#""api";r=6;t=12"#).body(String::new());
-        Ok::<_, Infallible>(response.expect("a response"))
-    });
-    let service = PaceLayer::new().layer(slow);
+    let service = PaceLayer::new().layer(service_fn(|request: Request<String>| async move {
+        let mut response = Response::new(String::new());
+        if request.uri().path() == "/slow" {
+            sleep(60 * SECOND).await;
+        } else {
+            sleep(SECOND).await;
+            response.headers_mut().insert("ratelimit", r#""api";r=6;t=12"#.parse().expect("a value"));
+        }
+        Ok::<_, Infallible>(response)
+    }));
     let start = Instant::now();
-    // The first of 4 at once to end knows 3 others in flight, so it spreads 12 s over 3 requests. The last one knows
-    // none.
-    let responses = join_all((0..4).map(|_| service.clone().oneshot(get()))).await;
-    assert!(responses.iter().all(Result::is_ok));
-    service.clone().oneshot(get()).await.expect("a response");
-    // It starts 2 s after those that started last.
-    assert_eq!(start.elapsed().as_secs(), 3);
+    let slow = (0..3).map(|_| tokio::spawn(service.clone().oneshot(to("http://api.example/slow"))));
+    let _slow = slow.collect::<Vec<_>>();
+    sleep(Duration::from_millis(1)).await;
+    // 3 of the 6 that are left are in flight, so 12 s are spread over the others.
+    for expected in [1, 5, 9] {
+        service.clone().oneshot(get()).await.expect("a response");
+        assert_eq!(start.elapsed().as_secs(), expected);
+    }
 }
 
 #[tokio::test(start_paused = true)]

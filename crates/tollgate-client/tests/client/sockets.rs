@@ -15,7 +15,7 @@ use futures::future::join_all;
 use futures::stream;
 use http::Response;
 use http_body_util::BodyExt;
-use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitLayer, RedisStore, Rule};
+use tollgate::{Key, Limiter, MemoryStore, OnFailure, Policy, Quota, RateLimitLayer, RedisStore, Rule};
 use tollgate_client::{PaceLayer, RetryLayer};
 use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceBuilder, ServiceExt};
@@ -242,7 +242,9 @@ async fn processes_that_share_a_leaky_bucket_in_redis_send_one_after_the_other()
     let mut clients = Vec::new();
     for _ in 0..2 {
         let store = RedisStore::connect(&redis.url()).await.expect("it is there");
-        clients.push(shaped(Limiter::new(store, [rule()])));
+        // A slow machine should not decide by itself.
+        let limiter = Limiter::new(store, [rule()]).timeout(Duration::from_secs(5)).on_failure(OnFailure::Deny);
+        clients.push(shaped(limiter));
     }
     let start = Instant::now();
     let calls = (0..12).map(|call| clients[call % 2].clone().oneshot(request("GET", &server.uri(), "")));
