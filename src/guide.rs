@@ -180,4 +180,52 @@ pub mod cookbook {
     #[doc = include_str!("../docs/guide-links.md")]
     #[doc = include_str!("../docs/cookbook/exceptions.md")]
     pub mod exceptions {}
+
+    /// Sockets at once, and messages of users.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/websocket.md")]
+    pub mod websocket {}
+
+    /// Streams at once, which last for hours.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/events.md")]
+    pub mod events {}
+
+    /// Calls by method, of which only some count.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/grpc.md")]
+    pub mod grpc {}
+
+    /// Calls to others, which wait for their turn.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/webhooks.md")]
+    pub mod webhooks {}
+
+    /// A worker that starts jobs of many tenants.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/jobs.md")]
+    pub mod jobs {}
+
+    /// A page with a CAPTCHA instead of a denial.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/challenge.md")]
+    pub mod challenge {}
+
+    /// Clients behind a cache that they share.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/cdn.md")]
+    pub mod cdn {}
+
+    /// Retries that are not charged.
+    ///
+    #[doc = include_str!("../docs/guide-links.md")]
+    #[doc = include_str!("../docs/cookbook/idempotency.md")]
+    pub mod idempotency {}
 }
