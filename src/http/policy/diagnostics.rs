@@ -48,8 +48,8 @@ impl Policy {
                  and this key, or say that keys are verified before (of_verified_keys)"
             }
             Bannable::Spoofable => {
-                "anyone may write the header with this address, and have others banned: use trusted_proxies as the \
-                 networks of your proxies"
+                "with trusted_hops a client that reaches a later proxy writes this address, and has others banned: use \
+                 trusted_proxies with the networks of your proxies"
             }
             Bannable::Shared => "all clients share this key, so one could have all of them banned: ban by address",
         };
