@@ -455,8 +455,10 @@ fn no_more_than_15_dependencies_are_mandatory() {
 #[test]
 fn each_feature_is_linted_alone_and_documented() {
     let read = |file: &str| fs::read_to_string(checkout().join(file)).expect("it is text");
-    let (ci, docs) = (read(".ci/run"), read("src/lib.rs"));
-    let linted = ci.lines().find_map(|line| line.strip_prefix("for features in ")).expect("features are linted alone");
+    let (compat, docs) = (read("scripts/compat"), read("src/lib.rs"));
+    let linted =
+        compat.lines().find_map(|line| line.strip_prefix("for feature in ")).expect("features are linted alone");
+    assert!(read(".ci/run").contains("scripts/compat --minutes"), "a share each time");
     let features = section("features");
     let default = features.iter().find(|line| line.starts_with("default = ")).expect("some are the default");
     for feature in features.iter().filter_map(|line| line.split_once(" = ").map(|(name, _)| name)) {
