@@ -143,8 +143,8 @@ impl RetryLayer {
     /// Sets the budget of retries, which all clones of the layer share.
     ///
     /// Each response that is no denial is a deposit, and each retry a withdrawal. The default is a
-    /// [`TpsBudget`](crate::budget::TpsBudget): over 10 s, a retry for 5 such responses, and 10 more a second. So an
-    /// outage is not multiplied by [`max_retries`](Self::max_retries).
+    /// [`TpsBudget`](crate::budget::TpsBudget): over 10 s, a retry for 5 such responses, and a reserve of 100 at once,
+    /// which returns within seconds. So an outage is not multiplied by [`max_retries`](Self::max_retries).
     pub fn budget(self, budget: impl Budget + Send + Sync + 'static) -> Self {
         Self { budget: Arc::new(budget), ..self }
     }
