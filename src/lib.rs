@@ -32,9 +32,10 @@
 //!   units, and check further policies. An axum handler takes either type as an argument.
 //! - A [`LiveLayer`] replaces policies while the service runs, and [explains](LiveLayer::explain) their effect on a request.
 //! - A [`Limiter`] decides by [`Rule`]s without HTTP, for jobs and messages.
-//! - Related crates: `tollgate-config` (policies from a file), `tollgate-admin` (overrides for a fleet), `tollgate-shed` (load
-//!   shedding, back-pressure), `tollgate-client` (a client that obeys limits), `tollgate-bandwidth` (bytes of bodies), `tollgate-ratio` (limits without a call per request),
-//!   `tollgate-sql` and `tollgate-redis-cell` (other stores), `tollgate-test` (tests of your limits).
+//! - Related crates: `tollgate-config` (policies from a file), `tollgate-admin` (overrides for a fleet), `tollgate-client` (a
+//!   client that obeys limits), `tollgate-shed` (load shedding, back-pressure), `tollgate-bandwidth` (bytes of bodies),
+//!   `tollgate-ratio` (limits without a call per request), `tollgate-sql` and `tollgate-redis-cell` (other stores),
+//!   `tollgate-test` (tests of your limits).
 //!
 //! # Guarantees
 //!

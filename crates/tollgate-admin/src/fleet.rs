@@ -226,10 +226,8 @@ impl Fleet {
         let all = self.policies().await?;
         let mut of_layer = all.iter().filter(|one| entry.is_for(&one.layer)).peekable();
         if of_layer.peek().is_none() {
-            return Err(match &entry.layer {
-                Some(layer) if !all.is_empty() => Error::invalid(format!("no process has the layer {layer:?}")),
-                _ => self.nobody(),
-            });
+            let layer = entry.layer.unwrap_or_default();
+            return Err(Error::invalid(format!("no process has the layer {layer:?}")));
         }
         if let Some(key) = &entry.key {
             if key.parse::<Key>().is_err() {

@@ -301,16 +301,18 @@ impl RateLimitHandle {
         let check = CheckDraft::new(0, rule, rule.units()).check(rule, key.clone());
         let Some(check) = limits.overridden(check) else { return Ok(Decision::new([], Source::Override)) };
         let timer = limits.telemetry.start();
-        let decided = limits.store.decide(&[check], Ask::default()).wait().await;
+        let mut decided = limits.store.decide(&[check], Ask::default()).wait().await;
+        if let Ok(decided) = &mut decided
+            && !policy.is_shown()
+        {
+            decided.decision = decided.decision.hidden();
+        }
         let decision = decided.as_ref().map(|decided| &decided.decision);
         limits.telemetry.decided(timer, decision);
         if let Ok(decision) = decision {
             self.shared.gate.events.checked(&limits.telemetry, decision);
         }
-        let StoreDecision { mut decision, receipt } = decided?;
-        if !policy.is_shown() {
-            decision = decision.hidden();
-        }
+        let StoreDecision { decision, receipt } = decided?;
         let slots = SlotGuard::new(limits.store.hold(&receipt));
         let mut debts = self.shared.debts();
         debts.add(self.shared.decision.outcomes().len(), policy, &decision, &receipt);

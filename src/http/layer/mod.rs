@@ -333,8 +333,8 @@ impl RateLimitLayer {
     /// Sets a closure that is called with each decision, allowed or denied, before the request goes on.
     ///
     /// It is for counts and events of your own. Decisions of [`RateLimitHandle::check`](crate::RateLimitHandle::check)
-    /// are reported too. It must not block. Requests without a decision, such as those without a
-    /// key, are not reported. A second closure replaces the first.
+    /// are reported too. It must not block. Requests without a decision, such as those without a key, are not reported.
+    /// A second closure replaces the first.
     ///
     /// # Examples
     ///

@@ -175,8 +175,18 @@ async fn what_a_handler_and_a_limiter_ask_counts_and_a_peek_does_not() {
         }
         Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
     });
-    memory(Policy::new("all", MANY)).layer(serve).oneshot(Request::default()).await.expect("a response");
-    watch.saw("a handler", &[(ALLOWED, 2), (REFUSED, 1), (BY_USER, 1)]);
+    let all = memory(Policy::new("all", MANY)).log_near_limit(0.5);
+    all.layer(serve).oneshot(Request::default()).await.expect("a response");
+    let near = ("near_limit_total{policy=user}", 1);
+    watch.saw("a handler", &[(ALLOWED, 2), (REFUSED, 1), (BY_USER, 1), near]);
+    let unadvertised = service_fn(async |request: Request<Full<Bytes>>| {
+        let limits: &RateLimitHandle = request.extensions().get().expect("a handle");
+        let account = Policy::new("user", ONE).unadvertised();
+        let _ = limits.check(&account, &Key::new("user", "eve")).await.expect("memory decides");
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+    });
+    all.layer(unadvertised).oneshot(Request::default()).await.expect("a response");
+    watch.saw("a handler's policy that is not advertised", &[(ALLOWED, 2)]);
 
     let ban = Ban::new(2, ms(3_600_000), ms(3_600_000)).of_verified_keys();
     let limiter = Limiter::new(MemoryStore::new(), [Rule::new("user", ONE).ban(ban)]);
