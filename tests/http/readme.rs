@@ -48,6 +48,14 @@ enum End {
 }
 
 #[test]
+fn the_readme_names_how_to_run_the_server_and_the_tests() {
+    let readme = include_str!("../../README.md");
+    for command in ["\ncargo run --example server ", "\nscripts/test "] {
+        assert!(readme.contains(command), "{command}");
+    }
+}
+
+#[test]
 fn policies_in_one_layer_account_for_each_request_as_each_of_them_does_alone() {
     let client = Key::new("ip", "10.0.0.1");
     for seed in 0..4 {
