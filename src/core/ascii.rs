@@ -47,6 +47,17 @@ impl Ascii {
         }
     }
 
+    /// `None` if both together are too long to be kept inline.
+    #[inline]
+    pub(super) fn joined(start: &[u8], end: &[u8]) -> Option<Self> {
+        let length = start.len() + end.len();
+        let mut bytes = [0; SHORT];
+        let (first, second) = bytes.get_mut(..length)?.split_at_mut(start.len());
+        first.copy_from_slice(start);
+        second.copy_from_slice(end);
+        Some(Self::Short { length: u8::try_from(length).ok()?, bytes })
+    }
+
     pub(super) const fn constant(text: &'static str) -> Self {
         Self::Long(SmolStr::new_static(text))
     }
@@ -118,6 +129,8 @@ mod tests {
             assert!(kept == other && hasher.hash_one(&kept) == hasher.hash_one(&other));
             assert_eq!(kept.cmp(&Ascii::constant("0123456")), text.cmp("0123456"));
             assert_eq!(matches!(kept, Ascii::Short { .. }), length <= SHORT);
+            let (start, end) = text.as_bytes().split_at(length / 3);
+            assert_eq!(Ascii::joined(start, end), (length <= SHORT).then_some(kept));
         }
     }
 

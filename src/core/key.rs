@@ -26,6 +26,16 @@ const JOINED: &str = "|";
 /// Printable characters that are escaped. Bytes outside of printable ASCII are always escaped.
 const ESCAPED: &AsciiSet = &CONTROLS.add(b' ').add(b'{').add(b'}').add(b'%').add(b'#').add(b'|');
 
+/// Bytes that are not escaped in values.
+const PLAIN: [bool; 256] = {
+    let (mut plain, mut byte) = ([false; 256], 0_u8);
+    while byte < u8::MAX {
+        plain[byte as usize] = byte.is_ascii_graphic() && !matches!(byte, b'{' | b'}' | b'%' | b'#' | b'|');
+        byte += 1;
+    }
+    plain
+};
+
 const ESCAPED_IN_KINDS: &AsciiSet = &CONTROLS.add(b'{').add(b'}').add(b'%').add(b':').add(b'+');
 
 /// The identity under which requests are counted: a kind, such as `user`, and a value of that kind.
@@ -175,8 +185,11 @@ impl KeyKind {
         self.text.as_str().trim_end_matches(':')
     }
 
+    /// Most values are short and need no escaping, so they are copied at once.
     pub(crate) fn key(&self, value: &[u8]) -> Key {
-        KeyText::from_kind(self).with_value(value)
+        let is_plain = value.iter().all(|byte| PLAIN[usize::from(*byte)]);
+        let text = if is_plain { Ascii::joined(self.text.as_bytes(), value) } else { None };
+        text.map_or_else(|| KeyText::from_kind(self).with_value(value), |text| Key { text })
     }
 
     pub(crate) fn hashed(&self, value: &[u8]) -> Key {
@@ -312,6 +325,7 @@ mod tests {
             let key = Key::new("k", [byte]);
             let text = key.as_str().strip_prefix("k:").unwrap();
             assert!(text.bytes().all(|b| b.is_ascii_graphic() && !b"{}#|".contains(&b)), "{byte}: {text}");
+            assert_eq!(key, KeyKind::new("k").key(&[byte]), "{byte}");
         }
     }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::Response;
 
 use super::ip::{DEFAULT_V6_PREFIX, ip_key};
-use crate::core::{Error, Key};
+use crate::core::{Error, Key, KeyKind};
 use crate::limiter::lookup::RawValues;
 
 /// Result of an extractor: a key, or why there is none.
@@ -101,7 +101,7 @@ impl fmt::Display for Ambiguous {
 
 impl StdError for Ambiguous {}
 
-const KIND: &str = "key";
+static KIND: KeyKind = KeyKind::fixed("key:");
 
 impl From<Key> for Extracted {
     fn from(key: Key) -> Self {
@@ -140,7 +140,7 @@ impl From<IpAddr> for Extracted {
 }
 
 fn text_key(text: impl AsRef<[u8]>) -> Extracted {
-    let key = Key::new(KIND, &text);
+    let key = KIND.key(text.as_ref());
     if Key::is_hash(key.value()) { Secret::from_parts(key, text).into() } else { Extracted::Key(key) }
 }
 
