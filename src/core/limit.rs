@@ -5,7 +5,7 @@
 //! the limits of layers and limiters are interned.
 
 use std::collections::HashSet;
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Deref;
 use std::ptr;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -39,6 +39,8 @@ pub(crate) struct NamedQuota {
     /// ms. A calendar has its name in place of the last two, which no digit begins: `1fmonth31@Europe/Berlin`. A ban
     /// has neither.
     pub(crate) state: Box<str>,
+    /// Hash of `state`.
+    pub(crate) hash: u64,
 }
 
 impl NamedQuota {
@@ -50,7 +52,9 @@ impl NamedQuota {
             (None, Tick::Milli) => format!("{}m", quota.window_ticks()),
         };
         let state = format!("{policy}:{FORMAT}{}{window}", quota.facts().letter).into_boxed_str();
-        Self { policy, quota, state }
+        let mut hasher = DefaultHasher::new();
+        state.hash(&mut hasher);
+        Self { policy, quota, state, hash: hasher.finish() }
     }
 }
 

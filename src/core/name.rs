@@ -50,11 +50,6 @@ impl PolicyName {
         Self { text, hash: hasher.finish() }
     }
 
-    #[inline]
-    pub(crate) fn hash_of_text(&self) -> u64 {
-        self.hash
-    }
-
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.text

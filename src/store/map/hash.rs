@@ -10,10 +10,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use siphasher::sip128::{Hash128, Hasher128, SipHasher13};
 
-use crate::core::Quota;
 use crate::store::Counter;
 
-/// 84 bits of SipHash-1-3 over policy, key, algorithm and window. Two of `n` counters collide with a probability of n²
+/// 84 bits of SipHash-1-3 over the key and a hash of policy, algorithm and window. Two of `n` counters collide with a probability of n²
 /// / 2^85, and would only count together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Fingerprint {
@@ -41,8 +40,7 @@ impl Fingerprints {
         let ([first, second], key) = (self.keys, counter.key());
         // Unambiguous: clients choose keys, but not policies, and the last word contains the number of its bytes.
         let mut hasher = SipHasher13::new_with_keys(first, second);
-        hasher.write_u64(shape(counter.quota()));
-        hasher.write_u64(counter.policy().hash_of_text());
+        hasher.write_u64(counter.limit().hash);
         let (words, rest) = key.as_bytes().as_chunks();
         for word in words {
             hasher.write_u64(u64::from_le_bytes(*word));
@@ -81,18 +79,6 @@ fn last_word(key: &[u8], rest: &[u8]) -> u64 {
         None => rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte)),
     };
     word | (rest.len() as u64) << 56
-}
-
-/// The algorithm and the window in microseconds, below 2^51, or the calendar's number.
-#[inline]
-fn shape(quota: &Quota) -> u64 {
-    let algorithm = quota.algorithm() as u64;
-    // Above all bits of a window in microseconds.
-    let window = match quota.calendar() {
-        Some(calendar) => 1 << 55 | calendar.number(),
-        None => quota.shape_ticks() * quota.tick().micros(),
-    };
-    algorithm << 56 | window
 }
 
 #[cfg(test)]
