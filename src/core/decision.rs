@@ -178,7 +178,9 @@ impl Decision {
         let allowed = outcomes.iter().all(|outcome| outcome.allowed || outcome.mode == Mode::Shadow);
         let binds = |outcome: &Outcome| outcome.mode == Mode::Enforce && !outcome.hidden;
         let enforced = outcomes.iter().enumerate().filter(|(_, outcome)| binds(outcome));
-        let binding = if allowed {
+        let binding = if let [only] = outcomes {
+            binds(only).then_some(0)
+        } else if allowed {
             enforced.min_by_key(|(_, outcome)| (outcome.is_held(), outcome.remaining)).map(|(index, _)| index)
         } else {
             let violated = enforced.filter(|(_, outcome)| !outcome.allowed);

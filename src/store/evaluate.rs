@@ -99,8 +99,13 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     if let ([check], [step]) = (checks, steps) {
         return decided_one(id, check, step);
     }
-    let is_of_policy = |place: &usize| !checks[*place].counter.is_ban();
-    let places: SmallVec<[usize; 16]> = (0..checks.len()).filter(is_of_policy).collect();
+    // Faster than to collect the few there are.
+    let mut places = SmallVec::<[usize; 8]>::new();
+    for (place, check) in checks.iter().enumerate() {
+        if !check.counter.is_ban() {
+            places.push(place);
+        }
+    }
     let noted = |place: &usize| {
         let outcome = outcome(&checks[*place], &steps[*place]);
         if let Some(ban) = ban_before(checks, steps, *place) { noted(outcome, ban) } else { outcome }

@@ -169,6 +169,7 @@ pub(crate) enum Admitted {
 }
 
 impl Admitted {
+    #[inline]
     pub(crate) fn new(gate: Arc<LayerState>, policies: &[usize], decided: StoreDecision) -> Self {
         if gate.has_handles || !gate.settles_nothing || !decided.decision.delay().is_zero() {
             return Self::WithAccount(Account::new(gate, policies, decided));

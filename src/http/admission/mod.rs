@@ -10,6 +10,7 @@
 mod judge;
 mod resolved;
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -52,20 +53,20 @@ impl Admission {
         }
         if plan.pending.is_empty() {
             lacking.warn_unless_limited(gate, &plan.checks);
-            return Self::by(gate, plan);
+            return Self::by(gate, &mut plan);
         }
         Self::after_lookups(gate, plan, lacking)
     }
 
-    fn by(gate: &Arc<LayerState>, plan: Plan<PendingPolicy>) -> Self {
-        let Plan { places, mut checks, .. } = plan;
+    /// Takes the plan by reference, because it is too large to move.
+    #[inline]
+    fn by(gate: &Arc<LayerState>, plan: &mut Plan<PendingPolicy>) -> Self {
         let timer = gate.limits.telemetry.start();
-        let deciding = gate.limits.store.begin(&checks, Ask::default());
-        match deciding {
-            Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &places, timer, decided))),
+        match gate.limits.store.begin(&plan.checks, Ask::default()) {
+            Deciding::Ready(decided) => Admission::Known(Some(verdict(gate, &plan.places, timer, decided))),
             Deciding::Waits(call) => {
-                let call = call.with_checks(checks.drain(..).collect());
-                Admission::Deciding { call, places, timer }
+                let call = call.with_checks(plan.checks.drain(..).collect());
+                Admission::Deciding { call, places: mem::take(&mut plan.places), timer }
             }
         }
     }
@@ -214,6 +215,7 @@ fn counted(gate: &LayerState, refusal: Refusal) -> Refusal {
     refusal
 }
 
+#[inline]
 fn verdict(
     gate: &Arc<LayerState>,
     places: &[usize],
