@@ -35,6 +35,7 @@ mod wrk;
 use std::net::Ipv4Addr;
 
 pub(crate) use build::tower_rate_limiter;
+use figures::PAIRS;
 pub(crate) use figures::{Asked, Over, What, figures};
 use options::Options;
 use pass::Runner;
@@ -89,7 +90,11 @@ pub(crate) async fn serve() {
 }
 
 async fn measure(options: Options) -> Result<(), String> {
-    let mut runners = Runner::start_all(options.choose(sides::all())?, &options).await?;
+    let sides = options.choose(sides::all())?;
+    for (side, over) in PAIRS {
+        figures::unequal(&sides, side, over)?;
+    }
+    let mut runners = Runner::start_all(sides, &options).await?;
     let rounds = pass::rounds(runners.iter_mut().collect(), &options, options.connections).await?;
     report::print(&rounds, options.connections)?;
     if options.connections > 1 {

@@ -85,7 +85,7 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run; \
+        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run, of targets --only WORD; \
          or instructions, walk, or soak --minutes N, perhaps --leaky"
     );
     std::process::exit(2);

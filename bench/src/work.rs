@@ -53,3 +53,20 @@ pub(crate) fn compare(ours: &str, theirs: &str, is_equal: bool, differences: &[S
     let found = if is_equal { differences.join(", ") } else { "nothing differs".to_owned() };
     Err(format!("the work of {ours} and of {theirs} is said to be {said}, but: {found}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Answers, BOTH, IETF, LEGACY, compare};
+
+    #[test]
+    fn work_that_differs_is_not_equal_and_equal_work_is_not_unequal() {
+        let [both, legacy, refused] = [Answers::admitted(BOTH), Answers::admitted(LEGACY), Answers::refused(IETF)];
+        let said = |is_equal, ours: Answers, theirs| compare("ours", "theirs", is_equal, &ours.differences(theirs));
+        assert_eq!(said(true, both, both), Ok(String::new()));
+        assert_eq!(said(false, both, legacy), Ok("5 headers against 3".to_owned()));
+        let wrong =
+            "the work of ours and of theirs is said to be equal, but: 5 headers against 2, status 200 against 429";
+        assert_eq!(said(true, both, refused), Err(wrong.to_owned()));
+        assert!(said(false, both, both).is_err_and(|fault| fault.ends_with("unequal, but: nothing differs")));
+    }
+}

@@ -11,6 +11,8 @@ use crate::effort::Effort;
 use crate::memory::layer::check::exactly;
 use crate::memory::layer::service::{Boxed, Inner, boxed};
 use crate::memory::layer::{ALONE, call, clients, nanos};
+#[cfg(feature = "peers")]
+use crate::versions::titled;
 use crate::work::{Answers, BOTH};
 
 pub(super) const POLICIES: [usize; 5] = [1, 2, 4, 8, 16];
@@ -24,7 +26,7 @@ const PER_HOUR: u64 = 1_000;
 const PLAIN: &str = "tollgate without headers";
 const HEADERS: &str = "tollgate with both header sets";
 #[cfg(feature = "peers")]
-const PEER: &str = "tower_governor 0.8 in layers";
+const PEER: &str = "tower_governor in layers";
 
 /// Layers of so many policies: one of each side.
 type Sides = Vec<(Boxed, Answers)>;
@@ -60,7 +62,7 @@ fn table(rounds: usize, requests: usize) -> Table {
     );
     let table = Table::of("policies_memory", "policies", Unit::Nanoseconds, &POLICIES, work);
     #[cfg(feature = "peers")]
-    return table.side(PEER, None).side(PLAIN, Some(PEER)).side(HEADERS, None);
+    return table.side(&titled(PEER), None).side(PLAIN, Some(&titled(PEER))).side(HEADERS, None);
     #[cfg(not(feature = "peers"))]
     table.side(PLAIN, None).side(HEADERS, None)
 }

@@ -106,3 +106,51 @@ fn twin(side: &Side) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use axum::Router;
+    use tollgate::{MemoryStore, RateLimitLayer};
+
+    use super::{Redis, work};
+    use crate::http::app::{limited, plain, roomy, with_headers};
+    use crate::http::sides::{self, BURST, Side};
+
+    fn side(name: &str) -> Side {
+        sides::all().into_iter().find(|side| side.name == name).expect("a side of this name")
+    }
+
+    /// What is found if a side serves this.
+    async fn found(side: &Side, router: Router) -> String {
+        let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let server = tokio::spawn(async move { axum::serve(listener, router).await });
+        let redis = Redis::start(side.counters).await.expect("it starts");
+        let found = work(side, address, &redis).await;
+        server.abort();
+        found.err().unwrap_or_default()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_side_that_does_other_work_is_found() {
+        let memory = || limited(MemoryStore::new(), roomy(BURST));
+        let for_all = RateLimitLayer::composite(MemoryStore::new()).global(roomy(BURST));
+        for (name, router, fault) in [
+            ("none", plain(), ""),
+            ("memory", memory(), ""),
+            ("none", with_headers(), "expected Answers { status: 200, headers: [] }"),
+            ("memory-legacy-no-handle", memory(), "expected Answers"),
+            ("memory", plain(), "expected Answers"),
+            ("memory", with_headers(), "of one client remained [Some(999999), Some(999999)]"),
+            ("memory", plain().layer(for_all), "of another Some"),
+            ("redis", memory(), "8 clients have 0 keys in Redis"),
+            ("redis-bare-no-handle", plain(), "8 clients have 0 keys in Redis"),
+            ("flood", memory(), "expected Answers { status: 429"),
+        ] {
+            let found = found(&side(name), router).await;
+            assert!(found.contains(fault) && fault.is_empty() == found.is_empty(), "{name}: {found:?}, not {fault:?}");
+        }
+    }
+}

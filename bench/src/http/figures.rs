@@ -1,5 +1,7 @@
 //! Figures of single sides, and of one side beside others.
 
+use std::collections::BTreeSet;
+
 use super::instructions::Counts;
 use super::options::Options;
 use super::pass::{self, Rounds, Run, Runner};
@@ -76,48 +78,43 @@ impl Asked {
 pub(crate) async fn figures(asked: &[Asked], quick: bool) -> Result<Vec<Figure>, String> {
     let all = sides::all();
     for Asked { side, what, .. } in asked {
-        if let What::Requests(over) | What::Processor(over) = what {
-            over.differences(named(&all, side)?, &all_named(&all, over.names())?)?;
+        let over = match what {
+            What::Requests(over) | What::Processor(over) => *over,
+            What::Instructions | What::Calls => Over::Equal(&[]),
+        };
+        if unequal(&all, side, over)?.is_none() {
+            return Err(format!("{side} and {} need `--features peers`", over.names().join(" and ")));
         }
     }
     let counts = Counts::asked(asked, quick).await?;
-    let mut figures: Vec<_> = asked.iter().map(|_| Figure::default()).collect();
-    let mut connections: Vec<_> = asked.iter().map(|asked| asked.connections).collect();
-    connections.sort_unstable();
-    connections.dedup();
-    let options = Options::parse(quick.then(|| "--quick".to_owned()).into_iter())?;
+    let mut figures: Vec<_> = asked.iter().map(|asked| Figure::new("", counts.asked_for(asked), None)).collect();
     let wanted: Vec<_> = asked.iter().flat_map(Asked::names).collect();
+    if wanted.is_empty() {
+        return Ok(figures);
+    }
+    let options = Options::parse(quick.then(|| "--quick".to_owned()).into_iter())?;
     let sides = all.into_iter().filter(|side| wanted.contains(&side.name)).collect();
     let mut runners = Runner::start_all(sides, &options).await?;
+    let connections: BTreeSet<_> = asked.iter().map(|asked| asked.connections).collect();
     for connections in connections {
-        let of_these = |asked: &&Asked| asked.connections == connections;
-        let names: Vec<_> = asked.iter().filter(of_these).flat_map(Asked::names).collect();
-        let chosen = runners.iter_mut().filter(|runner| names.contains(&runner.side.name)).collect::<Vec<_>>();
-        if chosen.is_empty() {
-            continue;
-        }
+        let here = |asked: &Asked| asked.connections == connections;
+        let names: Vec<_> = asked.iter().filter(|asked| here(asked)).flat_map(Asked::names).collect();
+        let chosen = runners.iter_mut().filter(|runner| names.contains(&runner.side.name)).collect();
         let rounds = pass::rounds(chosen, &options, connections).await?;
-        for (asked, figure) in asked.iter().zip(&mut figures).filter(|(asked, _)| of_these(asked)) {
+        for (asked, figure) in asked.iter().zip(&mut figures).filter(|(asked, _)| here(asked)) {
             if let Some(seen) = of_rounds(&rounds, asked)? {
                 *figure = seen;
             }
         }
     }
-    for (asked, figure) in asked.iter().zip(&mut figures) {
-        if matches!(asked.what, What::Instructions) {
-            figure.rounds = counts.added(asked.side, asked.connections).expect("it was counted");
-        }
-    }
     Ok(figures)
 }
 
-fn named<'a>(sides: &'a [Side], name: &str) -> Result<&'a Side, String> {
-    let found = sides.iter().find(|side| side.name == name);
-    found.ok_or_else(|| format!("no side is named {name:?}: it may need `--features peers`"))
-}
-
-fn all_named<'a>(sides: &'a [Side], names: &[&str]) -> Result<Vec<&'a Side>, String> {
-    names.iter().map(|name| named(sides, name)).collect()
+/// In what the work of a side differs from that of others; nothing if one of them is not among these.
+pub(super) fn unequal(sides: &[Side], name: &str, over: Over) -> Result<Option<String>, String> {
+    let named = |name: &str| sides.iter().find(|side| side.name == name);
+    let others: Option<Vec<_>> = over.names().iter().map(|name| named(name)).collect();
+    named(name).zip(others).map(|(side, others)| over.differences(side, &others)).transpose()
 }
 
 /// The figure that is asked for, unless it is not one of requests.

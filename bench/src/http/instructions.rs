@@ -117,8 +117,16 @@ impl Counts {
         self.0.get(&(side.to_owned(), connections))
     }
 
+    /// What a limit adds, if that is asked for.
+    pub(super) fn asked_for(&self, asked: &Asked) -> Vec<f64> {
+        match asked.what {
+            What::Instructions => self.added(asked.side, asked.connections).expect("it was counted"),
+            _ => Vec::new(),
+        }
+    }
+
     /// Over no limit, round by round.
-    pub(super) fn added(&self, side: &str, connections: u32) -> Option<Vec<f64>> {
+    fn added(&self, side: &str, connections: u32) -> Option<Vec<f64>> {
         let (counts, none) = self.get(side, connections).zip(self.get("none", connections))?;
         Some(counts.iter().zip(none).map(|(count, none)| count - none).collect())
     }

@@ -90,9 +90,10 @@ pub(super) async fn rounds<'a>(
     options: &Options,
     connections: u32,
 ) -> Result<Vec<Rounds<'a>>, String> {
+    let turns = if runners.is_empty() { 0 } else { options.rounds };
     let mut seen: Vec<Vec<Run>> = runners.iter().map(|_| Vec::new()).collect();
-    for round in 0..options.rounds {
-        eprintln!("round {} of {}, connections: {connections}", round + 1, options.rounds);
+    for round in 0..turns {
+        eprintln!("round {} of {turns}, connections: {connections}", round + 1);
         for (runner, runs) in runners.iter_mut().zip(&mut seen) {
             runs.push(runner.run(options, connections).await?);
         }

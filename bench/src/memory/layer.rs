@@ -41,14 +41,14 @@ pub(super) fn run(rounds: usize, requests: usize, with_program: bool) -> Result<
          with a bucket of its own; every request is admitted, or every one refused, and each response is looked at.\n"
     );
     let mut sides = sides::all();
+    let beside = sides.iter().filter(|side| side.beside.is_some()).map(|side| side.name);
+    // Without other crates, some have nothing beside them.
+    let pairs: Vec<_> = beside.filter_map(|name| Pair::of(name, &sides).transpose()).collect::<Result<_, _>>()?;
     let mut program = with_program.then(|| Program::tower_rate_limiter(KEYS));
     let (nanos_of, theirs) = measure(&mut sides, program.as_mut(), rounds, requests)?;
     let row = |name: String, nanos: &[f64]| vec![name, format!("{:.0}", median(nanos.to_vec()))];
     let mut rows: Vec<_> = sides.iter().zip(&nanos_of).map(|(side, nanos)| row(side.title(), nanos)).collect();
-    let mut figures = Vec::new();
-    for side in sides.iter().filter(|side| side.beside.is_some()) {
-        figures.extend(figure(side.name, &sides, &nanos_of)?);
-    }
+    let mut figures: Vec<_> = pairs.iter().map(|pair| pair.figure(&nanos_of)).collect();
     if let Some(place) = sides.iter().position(|side| side.name == FIXED)
         && !theirs.is_empty()
     {
@@ -68,9 +68,10 @@ pub(super) fn figures(names: &[&str], rounds: usize, requests: usize) -> Result<
     let others: Vec<_> =
         sides.iter().filter(|side| names.contains(&side.name)).filter_map(|side| side.beside).collect();
     sides.retain(|side| names.contains(&side.name) || others.iter().any(|other| other.name == side.name));
+    let pair = |name: &&str| Pair::of(name, &sides)?.ok_or_else(|| format!("{name} needs `--features peers`"));
+    let pairs: Vec<_> = names.iter().map(pair).collect::<Result<_, _>>()?;
     let (nanos_of, _) = measure(&mut sides, None, rounds, requests)?;
-    let of = |name: &&str| figure(name, &sides, &nanos_of)?.ok_or_else(|| format!("{name} needs `--features peers`"));
-    names.iter().map(of).collect()
+    Ok(pairs.iter().map(|pair| pair.figure(&nanos_of)).collect())
 }
 
 /// Nanoseconds that each side adds, and the program, round by round.
@@ -100,18 +101,30 @@ fn measure(
     Ok((nanos_of, theirs))
 }
 
-/// Over what the side is compared with, if that was measured.
-fn figure(name: &str, sides: &[Side], nanos_of: &[Vec<f64>]) -> Result<Option<Figure>, String> {
-    let place = |name: &str| sides.iter().position(|side| side.name == name);
-    let Some(ours) = place(name) else { return Ok(None) };
-    let Some((beside, theirs)) = sides[ours].beside.and_then(|beside| Some((beside, place(beside.name)?))) else {
-        return Ok(None);
-    };
-    let differences = sides[ours].answers.differences(sides[theirs].answers);
-    let unequal = compare(name, beside.name, beside.is_equal, &differences)?;
-    let (name, rounds) =
-        (format!("in process: {name}, over {}", beside.name), ratios(&nanos_of[ours], &nanos_of[theirs]));
-    Ok(Some(Figure { name, rounds, unequal, ..Figure::default() }))
+/// A side and what it is compared with, by their places.
+struct Pair {
+    name: String,
+    ours: usize,
+    theirs: usize,
+    unequal: String,
+}
+
+impl Pair {
+    /// Nothing if a side is not there.
+    fn of(name: &str, sides: &[Side]) -> Result<Option<Self>, String> {
+        let place = |name: &str| sides.iter().position(|side| side.name == name);
+        let Some(ours) = place(name) else { return Ok(None) };
+        let Some(beside) = sides[ours].beside else { return Ok(None) };
+        let Some(theirs) = place(beside.name) else { return Ok(None) };
+        let differences = sides[ours].answers.differences(sides[theirs].answers);
+        let unequal = compare(name, beside.name, beside.is_equal, &differences)?;
+        Ok(Some(Self { name: format!("in process: {name}, over {}", beside.name), ours, theirs, unequal }))
+    }
+
+    fn figure(&self, nanos_of: &[Vec<f64>]) -> Figure {
+        let (name, rounds) = (self.name.clone(), ratios(&nanos_of[self.ours], &nanos_of[self.theirs]));
+        Figure { name, rounds, unequal: self.unequal.clone(), ..Figure::default() }
+    }
 }
 
 fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {

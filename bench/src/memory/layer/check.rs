@@ -64,3 +64,28 @@ fn remaining(response: &Response<()>) -> Option<u64> {
     let in_ietf = || header("ratelimit")?.split(';').find_map(|member| member.strip_prefix("r="));
     header("x-ratelimit-remaining").or_else(in_ietf)?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::service::{Inner, boxed};
+    use super::super::sides::{self, Side};
+    use super::work;
+    use crate::work::{Answers, BOTH};
+
+    fn found(name: &str, change: impl Fn(&mut Side)) -> String {
+        let mut side = sides::all().into_iter().find(|side| side.name == name).expect("a side of this name");
+        change(&mut side);
+        work(&mut side).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn a_layer_that_does_other_work_is_found() {
+        for side in sides::all() {
+            assert_eq!(found(side.name, |_| ()), "");
+        }
+        assert!(found(sides::BARE, |side| side.answers = Answers::admitted(BOTH)).contains("expected Answers"));
+        assert!(found(sides::ONE, |side| side.service = boxed(Inner)).contains("expected Answers"));
+        assert!(found(sides::BARE, |side| side.twin = Some(boxed(Inner))).contains("responses were [200, 200]"));
+        assert!(found(sides::BARE, |side| side.twin = None).contains("remained"));
+    }
+}
