@@ -56,6 +56,10 @@ pub(crate) async fn run(flags: &[String]) {
     let begun = Instant::now();
     let mut rows = rows();
     rows.retain(|row| row.name.contains(word));
+    if rows.is_empty() {
+        eprintln!("no row's name contains {word:?}");
+        std::process::exit(2);
+    }
     let figures = measure(&rows, effort, is_quick).await.unwrap_or_else(|fault| {
         eprintln!("{fault}");
         std::process::exit(1);
