@@ -6,7 +6,9 @@
 //! nothing while it is not asked. Sides that need Redis have a `redis-server` of their own, so that
 //! its calls are those of that side.
 //!
-//! The sides take turns in every round, and a ratio is made of two runs of one round. Options:
+//! The sides take turns in every round, and a ratio is made of two runs of one round. Before it is measured each side
+//! answers some requests, by which the program sees that it does the work it is measured for; sides that are compared
+//! as equals do the same work. Options:
 //! `--connections N` (64), `--rounds N` (7), `--seconds N` (2) for one side in one round, `--quick`
 //! for 3 rounds of 1 second, `--sides a,b` for some of them by name, `--redis-cell` to build the
 //! module that `tower-redis-cell` needs and `--tower-rate-limiter` to build that crate, which asks
@@ -16,59 +18,57 @@
 mod app;
 mod build;
 mod callgrind;
+mod check;
 mod figures;
 mod instructions;
 mod options;
 mod pass;
 mod peers;
 mod process;
+mod redis;
 mod report;
 mod requests;
 mod sides;
 mod walk;
 mod wrk;
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 
 pub(crate) use build::tower_rate_limiter;
+use figures::PAIRS;
+pub(crate) use figures::{Asked, Over, What, figures};
 use options::Options;
 use pass::Runner;
-use sides::{Server, Side};
+use sides::{Server, Setup, Side};
 
-use crate::table::Figure;
-
-/// The first argument of a process that serves one side. The name of the side and the URL of its
-/// Redis follow.
+/// The first argument of a process that serves one side. The name of the side, the URLs of its Redis and the units that
+/// a client may take at once follow.
 pub(crate) const SERVE: &str = "http-side";
 
 /// Measures and prints; ends the process with 1 if a side did not do what it should.
-pub(crate) fn run() {
-    with_options(measure);
-}
-
-fn with_options(run: fn(&Options) -> Result<(), String>) {
-    if let Err(fault) = Options::parse(std::env::args().skip(2)).and_then(|options| run(&options)) {
-        eprintln!("{fault}");
-        std::process::exit(1);
-    }
+pub(crate) async fn run() {
+    with_options(measure).await;
 }
 
 /// Counts instructions and prints them; ends the process with 1 if a side did not do what it should, or became worse.
-pub(crate) fn count() {
-    with_options(instructions::run);
+pub(crate) async fn count() {
+    with_options(instructions::run).await;
 }
 
 /// Prints which files and functions a request crosses.
-pub(crate) fn walk() {
-    with_options(walk::run);
+pub(crate) async fn walk() {
+    with_options(walk::run).await;
 }
 
-/// What has a target: instructions, and figures beside other crates, which are to be linked and built.
-pub(crate) fn figures(quick: bool) -> Result<Vec<Figure>, String> {
-    let options = figures::options(quick)?;
-    let mut figures = instructions::figures(quick)?;
-    figures.extend(figures::of(&options)?);
-    Ok(figures)
+async fn with_options<F: Future<Output = Result<(), String>>>(run: fn(Options) -> F) {
+    let done = match Options::parse(std::env::args().skip(2)) {
+        Ok(options) => run(options).await,
+        Err(fault) => Err(fault),
+    };
+    if let Err(fault) = done {
+        eprintln!("{fault}");
+        std::process::exit(1);
+    }
 }
 
 /// Serves one side until standard input ends. The port is printed first.
@@ -77,7 +77,8 @@ pub(crate) async fn serve() {
     let name = arguments.next().expect("the name of a side");
     let side = sides::all().into_iter().find(|side| side.name == name).expect("a side of this program");
     let Server::This(build) = side.server else { panic!("{name} is served by another program") };
-    let router = build(arguments.next().unwrap_or_default()).await;
+    let (url, burst) = (arguments.next().unwrap_or_default(), arguments.next().and_then(|burst| burst.parse().ok()));
+    let router = build(Setup { url, burst: burst.expect("units") }).await;
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     println!("{}", listener.local_addr().expect("bound").port());
     // Without this a side would outlive a parent that was killed.
@@ -88,27 +89,17 @@ pub(crate) async fn serve() {
     axum::serve(listener, router).await.expect("serves");
 }
 
-fn measure(options: &Options) -> Result<(), String> {
-    wrk::check_installed()?;
+async fn measure(options: Options) -> Result<(), String> {
     let sides = options.choose(sides::all())?;
-    let mut runners = Vec::new();
-    for side in sides {
-        runners.push(Runner::start(side)?);
+    for (side, over) in PAIRS {
+        figures::unequal(&sides, side, over)?;
     }
-    for runner in &mut runners {
-        runner.warm_up(options)?;
-    }
-    let rounds = pass::rounds(&mut runners, options, options.connections, options.rounds)?;
-    report::print(&rounds, options.connections);
+    let mut runners = Runner::start_all(sides, &options).await?;
+    let rounds = pass::rounds(runners.iter_mut().collect(), &options, options.connections).await?;
+    report::print(&rounds, options.connections)?;
     if options.connections > 1 {
-        let mut single: Vec<Runner> = runners.into_iter().filter(|runner| runner.side.alone).collect();
-        let rounds = pass::rounds(&mut single, options, 1, options.rounds.min(5))?;
-        report::print(&rounds, 1);
+        let single = runners.iter_mut().filter(|runner| runner.side.alone).collect();
+        report::print(&pass::rounds(single, &options, 1).await?, 1)?;
     }
     Ok(())
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).expect("a free port").port()
 }

@@ -40,8 +40,13 @@ impl Entrant {
 
     /// Checks every key once, so that each is known to the server.
     pub(crate) async fn warm(&self, effort: Effort) {
-        let (next, keys) = (Arc::default(), effort.keys);
-        let draw = (0..WALKERS).map(|_| Draw::Walk { next: Arc::clone(&next), keys }).collect();
+        self.walk(effort.keys, WALKERS).await;
+    }
+
+    /// Checks the first keys once, by so many tasks.
+    pub(crate) async fn walk(&self, keys: usize, walkers: usize) {
+        let next = Arc::default();
+        let draw = (0..walkers).map(|_| Draw::Walk { next: Arc::clone(&next), keys }).collect();
         (self.run)(Load { draw, span: Duration::MAX }).await;
     }
 

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release -p tollgate-bench -- WHAT [--quick]`, WHAT being one of
 //!
-//! - `targets`: all that has a target, in one table; needs `--features peers`, wrk and valgrind, and builds redis-cell;
+//! - `targets`: all that has a target, in one table; with `--only WORD` the rows whose name contains it; all of them need
+//!   `--features peers`, wrk and valgrind, and build redis-cell;
 //! - `instructions`: what a request executes in a web server, by callgrind, which other work on the machine does not
 //!   change; with `--save FILE` the counts as a file, with `--against FILE` beside those of before, and status 1 if one
 //!   is above 1.02 of it; with `--sides a,b` some sides by name;
@@ -27,6 +28,7 @@
 //!
 //! `--quick` is for trying it out: fewer and shorter rounds.
 
+mod cluster;
 mod effort;
 mod flows;
 mod growth;
@@ -43,6 +45,9 @@ mod soak;
 mod store;
 mod stores;
 mod table;
+mod targets;
+mod versions;
+mod work;
 
 use effort::Effort;
 
@@ -51,15 +56,15 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (what, flags) = arguments.split_first().map_or(("", &[][..]), |(what, flags)| (what, flags));
     match what {
-        "targets" => targets(flags).await,
+        "targets" => targets::run(flags).await,
         "redis" => redis::run(effort(flags)).await,
         "store" => store::run(effort(flags)).await,
         "memory" => memory::run(flags),
         "growth" => growth::run(flags).await,
         "quotas" => quotas::run(flags).await,
-        "http" => http::run(),
-        "instructions" => http::count(),
-        "walk" => http::walk(),
+        "http" => http::run().await,
+        "instructions" => http::count().await,
+        "walk" => http::walk().await,
         "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
@@ -77,26 +82,10 @@ fn effort(flags: &[String]) -> Effort {
     }
 }
 
-/// Measures all that has a target, and prints it in one table after the others.
-async fn targets(flags: &[String]) {
-    let quick = !flags.is_empty();
-    let effort = effort(flags);
-    let in_memory = memory::figures(quick);
-    let mut figures = http::figures(quick).unwrap_or_else(|fault| {
-        eprintln!("{fault}");
-        std::process::exit(1);
-    });
-    figures.extend(store::figures(effort).await);
-    figures.extend(redis::figures(effort).await);
-    figures.extend(in_memory);
-    println!("All targets:\n");
-    table::print_figures(&figures);
-}
-
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run; \
+        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run, of targets --only WORD; \
          or instructions, walk, or soak --minutes N, perhaps --leaky"
     );
     std::process::exit(2);

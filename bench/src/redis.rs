@@ -31,10 +31,10 @@ pub(crate) async fn run(effort: Effort) {
     bytes::logs(&server, &mut connection, &store).await;
 }
 
-/// What has a target.
-pub(crate) async fn figures(effort: Effort) -> Vec<Figure> {
+/// Server time of a decision in a full batch, over a plain script.
+pub(crate) async fn figure(effort: Effort) -> Figure {
     let server = Server::start().await;
-    batch::run(effort, &server, &mut server.connection().await).await
+    batch::figure(effort, &server, &mut server.connection().await).await
 }
 
 fn quotas(limit: u64, window: Duration) -> Vec<(&'static str, Quota)> {

@@ -6,9 +6,13 @@ use std::time::Duration;
 
 use tollgate::deadpool_redis::redis::aio::MultiplexedConnection;
 use tollgate::deadpool_redis::redis::{AsyncConnectionConfig, Client, cmd};
+use tollgate::deadpool_redis::{Manager, Pool, Runtime};
 
 /// What calls our scripts.
 pub(crate) const SCRIPTS: [&str; 2] = ["evalsha", "fcall"];
+
+/// Connections of a pool.
+const POOL_SIZE: usize = 16;
 
 pub(crate) struct Server {
     child: Child,
@@ -102,6 +106,12 @@ impl Server {
 
 pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port()
+}
+
+/// A pool as an application makes one.
+pub(crate) fn pool(url: &str) -> Pool {
+    let manager = Manager::new_with_config(url, patient()).expect("a URL");
+    Pool::builder(manager).max_size(POOL_SIZE).runtime(Runtime::Tokio1).build().expect("a pool")
 }
 
 /// Settings of a connection with which a noisy machine is no timeout.

@@ -8,10 +8,9 @@ mod throughput;
 use std::time::Duration;
 
 use tollgate::Quota;
-use tollgate::deadpool_redis::{Manager, Pool, Runtime};
 
 use crate::effort::Effort;
-use crate::server::{Server, patient};
+use crate::server::Server;
 use crate::table::Figure;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -19,9 +18,6 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// Large enough that no key runs out, over a window so long that no key expires meanwhile.
 const LIMIT: u64 = 1_000;
 const QUOTA: Quota = Quota::token_bucket(LIMIT, DAY);
-
-/// Connections of the pool.
-const POOL_SIZE: usize = 16;
 
 pub(crate) async fn run(effort: Effort) {
     let server = Server::start().await;
@@ -35,12 +31,7 @@ pub(crate) async fn run(effort: Effort) {
     algorithms::run(effort, &server).await;
 }
 
-/// What has a target.
-pub(crate) async fn figures(effort: Effort) -> Vec<Figure> {
-    throughput::run(effort, &Server::start().await).await
-}
-
-fn pool(server: &Server) -> Pool {
-    let manager = Manager::new_with_config(server.url(), patient()).expect("a URL");
-    Pool::builder(manager).max_size(POOL_SIZE).runtime(Runtime::Tokio1).build().expect("a pool")
+/// Checks/s of `RedisStore` over those of one multiplexed connection and `Script`, by how many are in flight.
+pub(crate) async fn figures(in_flight: &[usize], effort: Effort) -> Vec<Figure> {
+    if in_flight.is_empty() { Vec::new() } else { throughput::figures(in_flight, effort, &Server::start().await).await }
 }

@@ -49,15 +49,20 @@ impl Target {
 }
 
 /// A ratio of two sides or another figure, one value a round, and its target if it has one.
+#[derive(Default)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) rounds: Vec<f64>,
     pub(crate) target: Option<Target>,
+    /// The processor time of the same rounds, as a ratio of the same sides, if it was taken.
+    pub(crate) processor: Vec<f64>,
+    /// In what the work of the two sides differs.
+    pub(crate) unequal: String,
 }
 
 impl Figure {
     pub(crate) fn new(name: impl Into<String>, rounds: Vec<f64>, target: impl Into<Option<Target>>) -> Self {
-        Self { name: name.into(), rounds, target: target.into() }
+        Self { name: name.into(), rounds, target: target.into(), ..Self::default() }
     }
 
     fn row(&self) -> Vec<String> {
@@ -68,6 +73,12 @@ impl Figure {
         let verdict = self.target.map(|target| target.verdict(figure)).unwrap_or_default();
         vec![self.name.clone(), text(figure), range.unwrap_or_default(), must, stretch, verdict.to_owned()]
     }
+
+    /// What only some figures have.
+    fn more(&self) -> [String; 2] {
+        let processor = (!self.processor.is_empty()).then(|| text(median(self.processor.clone())));
+        [processor.unwrap_or_default(), self.unequal.clone()]
+    }
 }
 
 /// Ratios with what their size tells, and numbers of instructions as such.
@@ -75,8 +86,16 @@ fn text(figure: f64) -> String {
     if figure < 1_000.0 { format!("{figure:.2}") } else { format!("{figure:.0}") }
 }
 
-/// Prints figures, the median of their rounds, beside what they have to be.
+/// Prints figures, the median of their rounds, beside what they have to be; what only some of them have if one has it.
 pub(crate) fn print_figures(figures: &[Figure]) {
-    let rows: Vec<_> = figures.iter().map(Figure::row).collect();
-    print(&["figure", "median", "rounds", "must", "stretch", "verdict"], &rows);
+    let mut header = vec!["figure", "median", "rounds", "must", "stretch", "verdict"];
+    let mut rows: Vec<_> = figures.iter().map(Figure::row).collect();
+    for (place, name) in ["processor time", "unequal work"].into_iter().enumerate() {
+        let cells: Vec<_> = figures.iter().map(|figure| figure.more()[place].clone()).collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            header.push(name);
+            rows.iter_mut().zip(cells).for_each(|(row, cell)| row.push(cell));
+        }
+    }
+    print(&header, &rows);
 }

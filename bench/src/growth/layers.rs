@@ -8,9 +8,12 @@ use tower::Layer;
 
 use super::report::{Table, Unit};
 use crate::effort::Effort;
+use crate::memory::layer::check::exactly;
 use crate::memory::layer::service::{Boxed, Inner, boxed};
-use crate::memory::layer::sides::Expected;
-use crate::memory::layer::{call, clients, nanos};
+use crate::memory::layer::{ALONE, call, clients, nanos};
+#[cfg(feature = "peers")]
+use crate::versions::titled;
+use crate::work::{Answers, BOTH};
 
 pub(super) const POLICIES: [usize; 5] = [1, 2, 4, 8, 16];
 
@@ -23,10 +26,10 @@ const PER_HOUR: u64 = 1_000;
 const PLAIN: &str = "tollgate without headers";
 const HEADERS: &str = "tollgate with both header sets";
 #[cfg(feature = "peers")]
-const PEER: &str = "tower_governor 0.8 in layers";
+const PEER: &str = "tower_governor in layers";
 
 /// Layers of so many policies: one of each side.
-type Sides = Vec<(Boxed, Expected)>;
+type Sides = Vec<(Boxed, Answers)>;
 
 pub(super) fn run(Effort { rounds, calls, .. }: Effort) -> Table {
     let requests = calls * 100;
@@ -40,10 +43,10 @@ pub(super) fn run(Effort { rounds, calls, .. }: Effort) -> Table {
         }
     }
     for _ in 0..rounds {
-        let alone = nanos(&mut boxed(Inner), Expected::Nothing, &clients, requests);
+        let alone = nanos(&mut boxed(Inner), ALONE, &clients, requests);
         for (row, sides) in rows.iter_mut().enumerate() {
-            for (side, (service, expected)) in sides.iter_mut().enumerate() {
-                table.note(side, row, nanos(service, *expected, &clients, requests) - alone);
+            for (side, (service, answers)) in sides.iter_mut().enumerate() {
+                table.note(side, row, nanos(service, *answers, &clients, requests) - alone);
             }
         }
     }
@@ -59,7 +62,7 @@ fn table(rounds: usize, requests: usize) -> Table {
     );
     let table = Table::of("policies_memory", "policies", Unit::Nanoseconds, &POLICIES, work);
     #[cfg(feature = "peers")]
-    return table.side(PEER, None).side(PLAIN, Some(PEER)).side(HEADERS, None);
+    return table.side(&titled(PEER), None).side(PLAIN, Some(&titled(PEER))).side(HEADERS, None);
     #[cfg(not(feature = "peers"))]
     table.side(PLAIN, None).side(HEADERS, None)
 }
@@ -71,21 +74,17 @@ fn sides(policies: usize) -> Sides {
     let response = call(&mut full, &one);
     let members = response.headers()["ratelimit-policy"].to_str().expect("it is text").split(", ").count();
     assert_eq!(members, policies, "each policy is counted: {:?}", response.headers());
-    let ours = [(plain, Expected::Nothing), (full, Expected::Admitted("ratelimit"))];
+    let ours = [(plain, ALONE), (full, Answers::admitted(BOTH))];
     #[cfg(feature = "peers")]
-    return [(peer::stacked(policies), Expected::Nothing)]
-        .into_iter()
-        .chain(ours)
-        .map(|side| tested(side, another))
-        .collect();
+    return [(peer::stacked(policies), ALONE)].into_iter().chain(ours).map(|side| tested(side, another)).collect();
     #[cfg(not(feature = "peers"))]
     ours.into_iter().map(|side| tested(side, another)).collect()
 }
 
 /// Ends the run if the first response is not what is expected of a side.
-fn tested((mut service, expected): (Boxed, Expected), client: SocketAddr) -> (Boxed, Expected) {
-    assert!(expected.is_met(&call(&mut service, &client)), "unequal work");
-    (service, expected)
+fn tested((mut service, answers): (Boxed, Answers), client: SocketAddr) -> (Boxed, Answers) {
+    exactly(answers, &call(&mut service, &client)).expect("equal work");
+    (service, answers)
 }
 
 fn layer(policies: usize) -> RateLimitLayer {

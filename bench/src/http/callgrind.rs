@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::fs;
 
-use super::process::{Process, Redis};
+use super::process::Process;
+use super::redis::Redis;
 use super::requests;
 use super::sides::Side;
 
@@ -20,9 +21,9 @@ pub(super) struct Loads {
 
 impl Loads {
     /// The profiles of both.
-    pub(super) fn profiles(self, side: &Side) -> Result<[Profile; 2], String> {
+    pub(super) async fn profiles(self, side: &Side) -> Result<[Profile; 2], String> {
         let Self { connections, first, counted } = self;
-        Ok([profile(side, connections, first)?, profile(side, connections, first + counted)?])
+        Ok([profile(side, connections, first).await?, profile(side, connections, first + counted).await?])
     }
 }
 
@@ -36,12 +37,10 @@ pub(super) struct Function {
     pub(super) name: String,
 }
 
-fn profile(side: &Side, connections: u32, requests: u32) -> Result<Profile, String> {
+async fn profile(side: &Side, connections: u32, requests: u32) -> Result<Profile, String> {
     let path = std::env::temp_dir().join(format!("tollgate-bench-{}-{}.callgrind", std::process::id(), side.name));
-    let module = side.module.map(|build| build()).transpose()?;
-    let redis = side.redis.then(|| Redis::start(module.as_deref())).transpose()?;
-    let url = redis.as_ref().map(|redis| redis.url.clone()).unwrap_or_default();
-    let (process, address) = Process::serve_counted(side, &url, &path)?;
+    let redis = Redis::start(side.counters).await?;
+    let (process, address) = Process::serve_counted(side, &redis.urls(), &path)?;
     requests::send(side, address, connections, requests)?;
     process.finish()?;
     let text = fs::read_to_string(&path).map_err(|fault| format!("{}: {fault}", path.display()));

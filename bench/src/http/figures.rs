@@ -1,102 +1,153 @@
-//! What has a target, of requests/s and of the work of a server, beside other crates.
+//! Figures of single sides, and of one side beside others.
 
+use std::collections::BTreeSet;
+
+use super::instructions::Counts;
 use super::options::Options;
-use super::pass::{self, Rounds, Runner};
-use super::{sides, wrk};
-use crate::table::{Figure, Target};
+use super::pass::{self, Rounds, Run, Runner};
+use super::sides::{self, Side};
+use crate::table::Figure;
+use crate::work::compare;
 
-const SIDES: &str = "none,headers,memory,memory-bare-no-handle,redis,redis-bare-no-handle,flood,leases,tower_governor,\
-                     tower_governor-headers,tower-rate-limit-redis,tower-redis-cell";
+/// What is asked for: a figure of one side.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) side: &'static str,
+    pub(crate) connections: u32,
+    pub(crate) what: What,
+}
 
-/// Crates that limit in Redis, and work as [`BARE`] does.
-const PEERS: [&str; 2] = ["tower-redis-cell", "tower-rate-limit-redis"];
+#[derive(Clone, Copy)]
+pub(crate) enum What {
+    /// Instructions of a request over those without a limit.
+    Instructions,
+    /// Requests/s over those of another side.
+    Requests(Over),
+    /// Processor time of a request over that of another side.
+    Processor(Over),
+    /// Calls to Redis for 100 requests.
+    Calls,
+}
 
-/// With neither headers nor a handle, as they have none.
-const BARE: &str = "redis-bare-no-handle";
+/// What a side is compared with.
+#[derive(Clone, Copy)]
+pub(crate) enum Over {
+    /// The best of these in each round, which all do the same work.
+    Equal(&'static [&'static str]),
+    /// The same, but in some the work differs; the table says in what.
+    Unequal(&'static [&'static str]),
+}
 
-/// Connections, and the least and the best of requests/s over the best peer.
-const CONNECTIONS: [(u32, f64, f64); 3] = [(1, 1.0, 1.08), (64, 1.12, 1.25), (256, 1.15, 1.3)];
+/// Pairs of sides that `http` prints if both were measured, beside what it prints of each.
+pub(super) const PAIRS: [(&str, Over); 6] = [
+    ("redis-pool", Over::Equal(&["redis"])),
+    ("redis-cluster", Over::Unequal(&["redis"])),
+    ("redis-bare-no-handle", Over::Equal(&["tower-redis-cell"])),
+    ("redis-bare-no-handle", Over::Equal(&["tower-rate-limit-redis"])),
+    ("memory-bare-no-handle", Over::Equal(&["tower_governor"])),
+    ("memory-legacy-no-handle", Over::Unequal(&["tower_governor-headers"])),
+];
 
-/// The connections at which all else is measured.
-const MOST: u32 = 64;
-
-/// All rounds of all sides, over one number of connections.
-struct Seen<'a>(&'a [Rounds<'a>]);
-
-pub(super) fn of(options: &Options) -> Result<Vec<Figure>, String> {
-    wrk::check_installed()?;
-    let mut runners = Vec::new();
-    for side in options.choose(sides::all())? {
-        runners.push(Runner::start(side)?);
+impl Over {
+    pub(super) fn names(self) -> &'static [&'static str] {
+        match self {
+            Self::Equal(names) | Self::Unequal(names) => names,
+        }
     }
-    for runner in &mut runners {
-        runner.warm_up(options)?;
+
+    /// In what the work differs, or how it is not as this says.
+    fn differences(self, side: &Side, others: &[&Side]) -> Result<String, String> {
+        let mut differences: Vec<_> = others.iter().flat_map(|other| side.differences(other)).collect();
+        differences.dedup();
+        compare(side.name, &self.names().join(" and "), matches!(self, Self::Equal(_)), &differences)
     }
-    let mut figures = Vec::new();
-    for (connections, must, stretch) in CONNECTIONS {
-        let rounds = pass::rounds(&mut runners, options, connections, options.rounds)?;
-        let seen = Seen(&rounds);
-        let name = format!("requests/s, Redis over the best peer, connections: {connections}");
-        figures.push(Figure::new(name, seen.over_best_peer(BARE), Target::AtLeast { must, stretch }));
-        if connections == MOST {
-            figures.extend(seen.at_most_connections());
+}
+
+impl Asked {
+    /// All sides whose requests are measured for it.
+    fn names(&self) -> Vec<&'static str> {
+        match self.what {
+            What::Instructions => Vec::new(),
+            What::Calls => vec![self.side],
+            What::Requests(over) | What::Processor(over) => [&[self.side], over.names()].concat(),
+        }
+    }
+}
+
+/// Measures what is asked for, and nothing else; returns a figure without a name for each.
+pub(crate) async fn figures(asked: &[Asked], quick: bool) -> Result<Vec<Figure>, String> {
+    let all = sides::all();
+    for Asked { side, what, .. } in asked {
+        let over = match what {
+            What::Requests(over) | What::Processor(over) => *over,
+            What::Instructions | What::Calls => Over::Equal(&[]),
+        };
+        if unequal(&all, side, over)?.is_none() {
+            return Err(format!("{side} and {} need `--features peers`", over.names().join(" and ")));
+        }
+    }
+    let counts = Counts::asked(asked, quick).await?;
+    let mut figures: Vec<_> = asked.iter().map(|asked| Figure::new("", counts.asked_for(asked), None)).collect();
+    let wanted: Vec<_> = asked.iter().flat_map(Asked::names).collect();
+    if wanted.is_empty() {
+        return Ok(figures);
+    }
+    let options = Options::parse(quick.then(|| "--quick".to_owned()).into_iter())?;
+    let sides = all.into_iter().filter(|side| wanted.contains(&side.name)).collect();
+    let mut runners = Runner::start_all(sides, &options).await?;
+    let connections: BTreeSet<_> = asked.iter().map(|asked| asked.connections).collect();
+    for connections in connections {
+        let here = |asked: &Asked| asked.connections == connections;
+        let names: Vec<_> = asked.iter().filter(|asked| here(asked)).flat_map(Asked::names).collect();
+        let chosen = runners.iter_mut().filter(|runner| names.contains(&runner.side.name)).collect();
+        let rounds = pass::rounds(chosen, &options, connections).await?;
+        for (asked, figure) in asked.iter().zip(&mut figures).filter(|(asked, _)| here(asked)) {
+            if let Some(seen) = of_rounds(&rounds, asked)? {
+                *figure = seen;
+            }
         }
     }
     Ok(figures)
 }
 
-/// The sides, as options for [`of`].
-pub(super) fn options(quick: bool) -> Result<Options, String> {
-    let quick = quick.then_some("--quick");
-    Options::parse(["--redis-cell", "--sides", SIDES].into_iter().chain(quick).map(str::to_owned))
+/// In what the work of a side differs from that of others; nothing if one of them is not among these.
+pub(super) fn unequal(sides: &[Side], name: &str, over: Over) -> Result<Option<String>, String> {
+    let named = |name: &str| sides.iter().find(|side| side.name == name);
+    let others: Option<Vec<_>> = over.names().iter().map(|name| named(name)).collect();
+    named(name).zip(others).map(|(side, others)| over.differences(side, &others)).transpose()
 }
 
-impl Seen<'_> {
-    fn at_most_connections(&self) -> Vec<Figure> {
-        let over = |name: &str, side, other, must, stretch| {
-            Figure::new(format!("requests/s, {name}"), self.over(side, other), Target::AtLeast { must, stretch })
-        };
-        let calls = |name: &str, side, must, stretch| {
-            let calls = self.rounds(side).calls().into_iter().collect();
-            Figure::new(format!("Redis calls for 100 requests{name}"), calls, Target::AtMost { must, stretch })
-        };
-        let [cpu, of_peer] = [BARE, PEERS[0]].map(|side| self.rounds(side).cpu());
-        let cpu = cpu.zip(of_peer).map(|(cpu, of_peer)| cpu / of_peer).into_iter().collect();
-        let headers = Target::AtLeast { must: 1.0, stretch: 1.08 };
-        vec![
-            Figure::new("requests/s, Redis and all headers over the best peer", self.over_best_peer("redis"), headers),
-            Figure::new(
-                "processor time, Redis over tower-redis-cell",
-                cpu,
-                Target::AtMost { must: 0.85, stretch: 0.75 },
-            ),
-            calls("", "redis", 10.0, 8.0),
-            calls(", flood", "flood", 1.0, 0.2),
-            calls(", leases", "leases", 1.0, 0.2),
-            over("memory over tower_governor", "memory-bare-no-handle", "tower_governor", 1.0, 1.05),
-            over(
-                "memory and all headers over tower_governor and its two",
-                "memory",
-                "tower_governor-headers",
-                0.97,
-                1.0,
-            ),
-            over("flood over no limit and five constant headers", "flood", "headers", 0.92, 0.97),
-            over("leases over no limit and five constant headers", "leases", "headers", 0.90, 0.95),
-        ]
+/// The figure that is asked for, unless it is not one of requests.
+fn of_rounds(rounds: &[Rounds<'_>], asked: &Asked) -> Result<Option<Figure>, String> {
+    match asked.what {
+        What::Instructions => Ok(None),
+        What::Calls => {
+            let ours = rounds.iter().find(|rounds| rounds.side.name == asked.side).expect("it was measured");
+            Ok(Some(Figure { rounds: ours.each(|run| run.calls), ..Figure::default() }))
+        }
+        What::Requests(over) => pair(rounds, asked.side, over),
+        What::Processor(over) => Ok(pair(rounds, asked.side, over)?.map(|figure| Figure {
+            rounds: figure.processor,
+            processor: Vec::new(),
+            ..figure
+        })),
     }
+}
 
-    fn rounds(&self, side: &str) -> &Rounds<'_> {
-        self.0.iter().find(|rounds| rounds.side.name == side).expect("it was chosen")
-    }
-
-    fn over(&self, side: &str, other: &str) -> Vec<f64> {
-        self.rounds(side).over(self.rounds(other))
-    }
-
-    /// Over the better of the peers in each round.
-    fn over_best_peer(&self, side: &str) -> Vec<f64> {
-        let [first, second] = PEERS.map(|peer| self.over(side, peer));
-        first.into_iter().zip(second).map(|(first, second)| first.min(second)).collect()
-    }
+/// Requests/s, and the processor time of the same rounds, over the best of others in each round; nothing if a side was
+/// not measured.
+pub(super) fn pair(rounds: &[Rounds<'_>], side: &str, over: Over) -> Result<Option<Figure>, String> {
+    let of = |name: &str| rounds.iter().find(|rounds| rounds.side.name == name);
+    let Some((ours, others)) = of(side).zip(over.names().iter().map(|name| of(name)).collect::<Option<Vec<_>>>())
+    else {
+        return Ok(None);
+    };
+    let unequal = over.differences(ours.side, &others.iter().map(|other| other.side).collect::<Vec<_>>())?;
+    let best = |(place, run): (usize, &Run)| {
+        let others = others.iter().map(|other| &other.runs[place]);
+        let best = others.max_by(|a, b| a.load.per_second.total_cmp(&b.load.per_second)).expect("there is one");
+        (run.load.per_second / best.load.per_second, run.cpu / best.cpu)
+    };
+    let (rounds, processor) = ours.runs.iter().enumerate().map(best).unzip();
+    Ok(Some(Figure { rounds, processor, unequal, ..Figure::default() }))
 }

@@ -5,17 +5,21 @@ use std::fs;
 use std::path::Path;
 
 use super::callgrind::Loads;
+use super::check;
+use super::figures::{Asked, What};
 use super::options::Options;
 use super::sides::{self, Side};
 use crate::table::{Figure, Target, median, print, print_figures};
 
 /// Sides that are counted unless others are asked for; with one of other crates if it is linked.
-const SIDES: [&str; 9] = [
+const SIDES: [&str; 11] = [
     "none",
     "memory-bare-no-handle",
     "memory",
     "redis-bare-no-handle",
     "redis",
+    "redis-pool",
+    "redis-cluster",
     "tower_governor",
     "tower_governor-headers",
     "tower-rate-limit-redis",
@@ -24,16 +28,6 @@ const SIDES: [&str; 9] = [
 
 const CONNECTIONS: [u32; 2] = [1, 64];
 
-/// What a limit may add, by side and connections.
-const TARGETS: [(&str, u32, f64, f64); 6] = [
-    ("redis-bare-no-handle", 1, 13_000.0, 11_000.0),
-    ("redis", 1, 20_000.0, 17_000.0),
-    ("redis-bare-no-handle", 64, 11_000.0, 9_500.0),
-    ("redis", 64, 17_500.0, 15_000.0),
-    ("memory-bare-no-handle", 64, 4_000.0, 3_000.0),
-    ("memory", 64, 9_500.0, 8_000.0),
-];
-
 /// What a request may cost over what it cost before.
 const WORSE: f64 = 1.02;
 
@@ -41,30 +35,17 @@ const WORSE: f64 = 1.02;
 const ROUNDS: u32 = 3;
 
 /// Instructions of a request, by side and connections, in each round.
-struct Counts(HashMap<(String, u32), Vec<f64>>);
+pub(super) struct Counts(HashMap<(String, u32), Vec<f64>>);
 
 /// Counts and prints, beside what an earlier run has saved if that is asked for. Says which sides became worse.
-pub(super) fn run(options: &Options) -> Result<(), String> {
-    let sides = chosen(options)?;
-    let counts = Counts::of(&sides, options.rounds.min(ROUNDS))?;
+pub(super) async fn run(options: Options) -> Result<(), String> {
+    let sides = options.choose(sides::all().into_iter().filter(|side| SIDES.contains(&side.name)).collect())?;
+    let counts = Counts::of(&each(&sides).collect::<Vec<_>>(), options.rounds.min(ROUNDS)).await?;
     print_all(&sides, &counts);
-    print_figures(&added(&counts));
     if let Some(path) = &options.save {
         fs::write(path, counts.text()).map_err(|fault| format!("{}: {fault}", path.display()))?;
     }
     options.against.as_deref().map_or(Ok(()), |path| compare(&sides, &counts, path))
-}
-
-/// What limits add, beside what they may.
-pub(super) fn figures(quick: bool) -> Result<Vec<Figure>, String> {
-    let ours =
-        sides::all().into_iter().filter(|side| side.name == "none" || TARGETS.iter().any(|of| of.0 == side.name));
-    Ok(added(&Counts::of(&ours.collect::<Vec<_>>(), if quick { 1 } else { ROUNDS })?))
-}
-
-fn chosen(options: &Options) -> Result<Vec<Side>, String> {
-    let all = sides::all().into_iter().filter(|side| SIDES.contains(&side.name)).collect();
-    options.choose(all)
 }
 
 fn compare(sides: &[Side], counts: &Counts, path: &Path) -> Result<(), String> {
@@ -92,19 +73,10 @@ fn print_all(sides: &[Side], counts: &Counts) {
         let cells = CONNECTIONS.map(|connections| {
             [counts.get(side.name, connections).cloned(), counts.added(side.name, connections)].map(text)
         });
-        [vec![side.title.to_owned()], cells.concat()].concat()
+        [vec![side.title.clone()], cells.concat()].concat()
     };
     let rows: Vec<_> = sides.iter().map(row).collect();
     print(&["side", "1 connection", "over no limit", "64 connections", "over no limit"], &rows);
-}
-
-fn added(counts: &Counts) -> Vec<Figure> {
-    let figure = |&(side, connections, must, stretch): &(&str, u32, f64, f64)| {
-        let title = sides::all().into_iter().find(|of| of.name == side)?.title;
-        let name = format!("instructions added by {title}, connections: {connections}");
-        Some(Figure::new(name, counts.added(side, connections)?, Target::AtMost { must, stretch }))
-    };
-    TARGETS.iter().filter_map(figure).collect()
 }
 
 fn each(sides: &[Side]) -> impl Iterator<Item = (&Side, u32)> {
@@ -112,15 +84,30 @@ fn each(sides: &[Side]) -> impl Iterator<Item = (&Side, u32)> {
 }
 
 impl Counts {
-    fn of(sides: &[Side], rounds: u32) -> Result<Self, String> {
+    /// Of the sides that are asked about, and of no limit.
+    pub(super) async fn asked(asked: &[Asked], quick: bool) -> Result<Self, String> {
+        let all = sides::all();
+        let is_counted = |side: &Side, connections| {
+            let asked = asked.iter().filter(|asked| matches!(asked.what, What::Instructions));
+            let mut asked = asked.filter(|asked| asked.connections == connections);
+            asked.any(|asked| asked.side == side.name || side.name == "none")
+        };
+        let counted: Vec<_> = each(&all).filter(|(side, connections)| is_counted(side, *connections)).collect();
+        Self::of(&counted, if quick { 1 } else { ROUNDS }).await
+    }
+
+    async fn of(sides: &[(&Side, u32)], rounds: u32) -> Result<Self, String> {
         let mut counts = HashMap::<_, Vec<_>>::new();
+        for (side, _) in sides {
+            drop(check::started(side).await?);
+        }
         for round in 1..=rounds {
-            for (side, connections) in each(sides) {
+            for (side, connections) in sides {
                 eprintln!("round {round} of {rounds}: {}, connections: {connections}", side.name);
-                let loads = Loads { connections, first: 3_000, counted: 6_000 };
-                let [first, second] = loads.profiles(side)?;
+                let loads = Loads { connections: *connections, first: 3_000, counted: 6_000 };
+                let [first, second] = loads.profiles(side).await?;
                 let count = (second.instructions()? - first.instructions()?) / f64::from(loads.counted);
-                counts.entry((side.name.to_owned(), connections)).or_default().push(count);
+                counts.entry((side.name.to_owned(), *connections)).or_default().push(count);
             }
         }
         Ok(Self(counts))
@@ -128,6 +115,14 @@ impl Counts {
 
     fn get(&self, side: &str, connections: u32) -> Option<&Vec<f64>> {
         self.0.get(&(side.to_owned(), connections))
+    }
+
+    /// What a limit adds, if that is asked for.
+    pub(super) fn asked_for(&self, asked: &Asked) -> Vec<f64> {
+        match asked.what {
+            What::Instructions => self.added(asked.side, asked.connections).expect("it was counted"),
+            _ => Vec::new(),
+        }
     }
 
     /// Over no limit, round by round.

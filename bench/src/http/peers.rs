@@ -7,12 +7,14 @@ mod cell;
 mod linked;
 
 use super::build;
-use super::sides::Side;
+use super::sides::{Counters, Server, Side};
+use crate::work::IETF;
 
 pub(super) fn all() -> Vec<Side> {
-    let built = Side::program("tower-rate-limiter", "tower-rate-limiter 0.1, Redis", build::tower_rate_limiter)
-        .redis()
-        .proof("ratelimit");
+    let built = Server::Other(build::tower_rate_limiter);
+    let built = Side::served("tower-rate-limiter", "tower-rate-limiter, Redis", built)
+        .counters(Counters::Redis(None))
+        .headers(IETF);
     #[cfg(feature = "peers")]
     let linked = linked::all();
     #[cfg(not(feature = "peers"))]

@@ -1,43 +1,51 @@
 //! The tables.
 
-use super::pass::Rounds;
-use crate::table::{self, median};
+use super::figures::{PAIRS, pair};
+use super::pass::{Rounds, Run};
+use crate::table::{Figure, median, print as print_table, print_figures};
 
 /// The first of all is what the others are compared to.
-pub(super) fn print(all: &[Rounds<'_>], connections: u32) {
-    let [base, sides @ ..] = all else { return };
-    let rounds = base.loads.len();
+pub(super) fn print(all: &[Rounds<'_>], connections: u32) -> Result<(), String> {
+    let [base, sides @ ..] = all else { return Ok(()) };
+    let rounds = base.runs.len();
     println!("Requests/s over no limit, connections: {connections} (median of {rounds} rounds, interleaved):\n");
     let rows: Vec<_> = sides.iter().map(|side| ratio(side, base)).collect();
-    table::print(&["side", "ratio", "lowest to highest", "Redis calls for 100 requests"], &rows);
+    print_table(&["side", "ratio", "lowest to highest", "Redis calls for 100 requests"], &rows);
     println!("Latency in ms, and processor time of the server's process, connections: {connections}:\n");
     let rows: Vec<_> = all.iter().map(|side| latency(side, base)).collect();
-    table::print(&["side", "p50", "p99", "requests/s", "processor time a request, over no limit"], &rows);
+    print_table(&["side", "p50", "p99", "requests/s", "processor time a request, over no limit"], &rows);
+    let mut pairs = Vec::new();
+    for (side, over) in PAIRS {
+        let name = format!("requests/s, {side} over {}", over.names().join(" and "));
+        pairs.extend(pair(all, side, over)?.map(|figure| Figure { name, ..figure }));
+    }
+    if !pairs.is_empty() {
+        print_figures(&pairs);
+    }
+    Ok(())
 }
 
 fn ratio(side: &Rounds<'_>, base: &Rounds<'_>) -> Vec<String> {
-    let mut ratios = side.over(base);
+    let mut ratios = side.over(base, |run| run.load.per_second);
     ratios.sort_by(f64::total_cmp);
     let (lowest, highest) = (ratios[0], ratios[ratios.len() - 1]);
-    let ratio = median(ratios);
+    let (ratio, calls) = (median(ratios), median(side.each(|run| run.calls)));
     vec![
-        side.side.title.to_owned(),
+        side.side.title.clone(),
         format!("{ratio:.2}"),
         format!("{lowest:.2} to {highest:.2}"),
-        side.calls().map_or_else(dash, |calls| format!("{calls:.2}")),
+        if calls > 0.0 { format!("{calls:.2}") } else { "-".to_owned() },
     ]
 }
 
 fn latency(side: &Rounds<'_>, base: &Rounds<'_>) -> Vec<String> {
-    let cpu = side.cpu().zip(base.cpu()).map_or_else(dash, |(side, base)| format!("{:.2}", side / base));
-    let [p50, p99, per_second] = [
-        median(side.loads.iter().map(|load| load.p50).collect()),
-        median(side.loads.iter().map(|load| load.p99).collect()),
-        median(side.loads.iter().map(|load| load.per_second).collect()),
-    ];
-    vec![side.side.title.to_owned(), format!("{p50:.2}"), format!("{p99:.2}"), format!("{per_second:.0}"), cpu]
-}
-
-fn dash() -> String {
-    "-".to_owned()
+    let of = |figure: fn(&Run) -> f64| median(side.each(figure));
+    let cpu = median(side.over(base, |run| run.cpu));
+    vec![
+        side.side.title.clone(),
+        format!("{:.2}", of(|run| run.load.p50)),
+        format!("{:.2}", of(|run| run.load.p99)),
+        format!("{:.0}", of(|run| run.load.per_second)),
+        format!("{cpu:.2}"),
+    ]
 }

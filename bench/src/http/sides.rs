@@ -9,16 +9,41 @@ use tollgate::MemoryStore;
 use tollgate::store::LeaseStore;
 
 use super::app::{
-    AMPLE, AMPLE_ALONE, SCANT, bare, connected, hashed, limited, patient, plain, roomy, with_headers,
-    with_legacy_headers, without_headers,
+    AMPLE, AMPLE_ALONE, SCANT, bare, clustered, connected, hashed, limited, patient, plain, pooled, roomy,
+    with_headers, with_legacy_headers, without_headers,
 };
 use super::peers;
+use crate::versions::titled;
+use crate::work::{Answers, BOTH, LEGACY, NO_HEADERS};
+
+/// So many units at once that no key comes near.
+pub(super) const BURST: u32 = 1_000_000;
+/// So many that all requests together do not come near.
+const BURST_ALONE: u32 = 30_000_000;
 
 const MANY: u32 = 100_000;
 const FEW: u32 = 100;
 
-/// Builds what a side serves, from the URL of its Redis.
-pub(super) type Serve = fn(String) -> Pin<Box<dyn Future<Output = Router> + Send>>;
+const REFUSED: &[&str] = &[
+    "cache-control",
+    "ratelimit",
+    "ratelimit-policy",
+    "retry-after",
+    "x-ratelimit-limit",
+    "x-ratelimit-remaining",
+    "x-ratelimit-reset",
+];
+
+/// What a side is served with.
+pub(super) struct Setup {
+    /// Of its Redis, or those of the primaries of its Cluster, with commas between them.
+    pub(super) url: String,
+    /// Units that a client may take at once.
+    pub(super) burst: u32,
+}
+
+/// Builds what a side serves.
+pub(super) type Serve = fn(Setup) -> Pin<Box<dyn Future<Output = Router> + Send>>;
 
 /// Builds something that is not part of this program, and answers where it is.
 pub(super) type Build = fn() -> Result<PathBuf, String>;
@@ -31,121 +56,144 @@ pub(super) enum Server {
     Other(Build),
 }
 
+/// Where a side counts.
+#[derive(Clone, Copy)]
+pub(super) enum Counters {
+    Nowhere,
+    Memory,
+    /// With what it must load.
+    Redis(Option<Build>),
+    Cluster,
+}
+
 pub(super) struct Side {
     /// On the command line.
     pub(super) name: &'static str,
     /// In the tables.
-    pub(super) title: &'static str,
+    pub(super) title: String,
     pub(super) server: Server,
     pub(super) keys: u32,
-    pub(super) redis: bool,
-    /// What its Redis must load.
-    pub(super) module: Option<Build>,
-    /// Whether nearly all requests are refused, instead of none.
-    pub(super) refused: bool,
+    pub(super) counters: Counters,
+    /// Whether requests are answered without a call of their own.
+    pub(super) saves_calls: bool,
     /// Whether it is measured over one connection too.
     pub(super) alone: bool,
-    /// A header every response has, as a proof that the limit is in place.
-    pub(super) proof: Option<&'static str>,
+    /// Nearly all that it answers.
+    pub(super) answers: Answers,
 }
 
 pub(super) fn all() -> Vec<Side> {
     let mut sides = vec![
         Side::new("none", "no limit", |_| Box::pin(async { plain() })),
-        Side::new("memory", "tollgate, memory", |_| Box::pin(async { limited(MemoryStore::new(), roomy()) }))
-            .proof("x-ratelimit-remaining"),
-        Side::new("redis", "tollgate, Redis", |url| Box::pin(async { limited(connected(url).await, roomy()) }))
-            .redis()
-            .proof("x-ratelimit-remaining"),
-        Side::new("flood", "tollgate, Redis, flood", |url| Box::pin(async { limited(connected(url).await, SCANT) }))
-            .redis()
-            .proof("x-ratelimit-remaining")
-            .few_keys()
-            .flooded(),
-        Side::new("leases", "tollgate, Redis, leases", |url| {
-            Box::pin(async { limited(LeaseStore::new(connected(url).await), AMPLE) })
-        })
-        .redis()
-        .proof("x-ratelimit-remaining")
-        .few_keys(),
-        Side::new("hot", "tollgate, Redis, one hot key", |url| {
-            Box::pin(async { limited(connected(url).await, AMPLE_ALONE) })
-        })
-        .redis()
-        .proof("x-ratelimit-remaining")
-        .one_key(),
-        Side::new("hot-leases", "tollgate, Redis, one hot key, leases", |url| {
-            Box::pin(async { limited(LeaseStore::new(connected(url).await), AMPLE_ALONE) })
-        })
-        .redis()
-        .proof("x-ratelimit-remaining")
-        .one_key(),
-        Side::new("hot-flood", "tollgate, Redis, one hot key, flood", |url| {
-            Box::pin(async { limited(connected(url).await, SCANT) })
-        })
-        .redis()
-        .proof("x-ratelimit-remaining")
-        .one_key()
-        .flooded(),
-        Side::new("functions", "tollgate, Redis, functions", |url| {
-            Box::pin(async move {
-                let store = patient().functions().connect(&url).await.expect("connected");
-                limited(store, roomy())
-            })
-        })
-        .redis()
-        .proof("x-ratelimit-remaining"),
-        Side::new("memory-hashed", "tollgate, memory, keys hashed", |_| Box::pin(async { hashed(MemoryStore::new()) }))
-            .proof("x-ratelimit-remaining"),
-        Side::new("memory-bare", "tollgate, memory, no headers", |_| {
-            Box::pin(async { without_headers(MemoryStore::new()) })
-        }),
-        Side::new("memory-bare-no-handle", "tollgate, memory, no headers, no handle", |_| {
-            Box::pin(async { bare(MemoryStore::new()) })
-        }),
-        Side::new("memory-legacy-no-handle", "tollgate, memory, legacy headers, no handle", |_| {
-            Box::pin(async { with_legacy_headers(MemoryStore::new()) })
-        })
-        .proof("x-ratelimit-remaining"),
-        Side::new("redis-bare", "tollgate, Redis, no headers", |url| {
-            Box::pin(async { without_headers(connected(url).await) })
-        })
-        .redis(),
-        Side::new("redis-bare-no-handle", "tollgate, Redis, no headers, no handle", |url| {
-            Box::pin(async { bare(connected(url).await) })
-        })
-        .redis(),
-        Side::new("headers", "no limit, five constant headers", |_| Box::pin(async { with_headers() }))
-            .proof("x-ratelimit-remaining"),
+        Side::new("headers", "no limit, five constant headers", |_| Box::pin(async { with_headers() })).headers(BOTH),
     ];
+    sides.extend(in_memory().map(|side| side.counters(Counters::Memory)));
+    sides.extend(in_redis().map(|side| side.counters(Counters::Redis(None))));
+    sides.push(
+        Side::new("redis-cluster", "tollgate, Redis Cluster", |Setup { url, burst }| {
+            Box::pin(async move { limited(clustered(&url).await, roomy(burst)) })
+        })
+        .counters(Counters::Cluster)
+        .headers(BOTH),
+    );
     sides.extend(peers::all());
     sides
 }
 
+fn in_memory() -> [Side; 5] {
+    [
+        Side::new("memory", "tollgate, memory", |Setup { burst, .. }| {
+            Box::pin(async move { limited(MemoryStore::new(), roomy(burst)) })
+        })
+        .headers(BOTH),
+        Side::new("memory-hashed", "tollgate, memory, keys hashed", |Setup { burst, .. }| {
+            Box::pin(async move { hashed(MemoryStore::new(), roomy(burst)) })
+        })
+        .headers(BOTH),
+        Side::new(
+            "memory-legacy-no-handle",
+            "tollgate, memory, legacy headers, no handle",
+            |Setup { burst, .. }| Box::pin(async move { with_legacy_headers(MemoryStore::new(), roomy(burst)) }),
+        )
+        .headers(LEGACY),
+        Side::new("memory-bare", "tollgate, memory, no headers", |Setup { burst, .. }| {
+            Box::pin(async move { without_headers(MemoryStore::new(), roomy(burst)) })
+        }),
+        Side::new("memory-bare-no-handle", "tollgate, memory, no headers, no handle", |Setup { burst, .. }| {
+            Box::pin(async move { bare(MemoryStore::new(), roomy(burst)) })
+        }),
+    ]
+}
+
+fn in_redis() -> [Side; 10] {
+    [
+        Side::new("redis", "tollgate, Redis", |Setup { url, burst }| {
+            Box::pin(async move { limited(connected(&url).await, roomy(burst)) })
+        })
+        .headers(BOTH),
+        Side::new("redis-pool", "tollgate, Redis, a pool of the application", |Setup { url, burst }| {
+            Box::pin(async move { limited(pooled(&url), roomy(burst)) })
+        })
+        .headers(BOTH),
+        Side::new("flood", "tollgate, Redis, flood", |Setup { url, .. }| {
+            Box::pin(async move { limited(connected(&url).await, SCANT) })
+        })
+        .few_keys()
+        .flooded(),
+        Side::new("leases", "tollgate, Redis, leases", |Setup { url, .. }| {
+            Box::pin(async move { limited(LeaseStore::new(connected(&url).await), AMPLE) })
+        })
+        .headers(BOTH)
+        .few_keys()
+        .saving_calls(),
+        Side::new("hot", "tollgate, Redis, one hot key", |Setup { url, .. }| {
+            Box::pin(async move { limited(connected(&url).await, roomy(BURST_ALONE)) })
+        })
+        .headers(BOTH)
+        .one_key(),
+        Side::new("hot-leases", "tollgate, Redis, one hot key, leases", |Setup { url, .. }| {
+            Box::pin(async move { limited(LeaseStore::new(connected(&url).await), AMPLE_ALONE) })
+        })
+        .headers(BOTH)
+        .one_key()
+        .saving_calls(),
+        Side::new("hot-flood", "tollgate, Redis, one hot key, flood", |Setup { url, .. }| {
+            Box::pin(async move { limited(connected(&url).await, SCANT) })
+        })
+        .one_key()
+        .flooded(),
+        Side::new("functions", "tollgate, Redis, functions", |Setup { url, burst }| {
+            Box::pin(async move {
+                let store = patient().functions().connect(&url).await.expect("connected");
+                limited(store, roomy(burst))
+            })
+        })
+        .headers(BOTH),
+        Side::new("redis-bare", "tollgate, Redis, no headers", |Setup { url, burst }| {
+            Box::pin(async move { without_headers(connected(&url).await, roomy(burst)) })
+        }),
+        Side::new("redis-bare-no-handle", "tollgate, Redis, no headers, no handle", |Setup { url, burst }| {
+            Box::pin(async move { bare(connected(&url).await, roomy(burst)) })
+        }),
+    ]
+}
+
 impl Side {
-    pub(super) fn new(name: &'static str, title: &'static str, serve: Serve) -> Self {
+    pub(super) fn new(name: &'static str, title: &str, serve: Serve) -> Self {
         Self::served(name, title, Server::This(serve))
     }
 
-    pub(super) fn program(name: &'static str, title: &'static str, build: Build) -> Self {
-        Self::served(name, title, Server::Other(build))
+    pub(super) fn served(name: &'static str, title: &str, server: Server) -> Self {
+        let (title, counters, answers) = (titled(title), Counters::Nowhere, Answers::admitted(NO_HEADERS));
+        Self { name, title, server, keys: MANY, counters, saves_calls: false, alone: true, answers }
     }
 
-    fn served(name: &'static str, title: &'static str, server: Server) -> Self {
-        Self { name, title, server, keys: MANY, redis: false, module: None, refused: false, alone: true, proof: None }
+    pub(super) fn counters(self, counters: Counters) -> Self {
+        Self { counters, ..self }
     }
 
-    pub(super) fn redis(self) -> Self {
-        Self { redis: true, ..self }
-    }
-
-    #[cfg_attr(not(feature = "peers"), expect(dead_code, reason = "only a peer needs a module"))]
-    pub(super) fn module(self, build: Build) -> Self {
-        Self { module: Some(build), ..self }
-    }
-
-    pub(super) fn proof(self, header: &'static str) -> Self {
-        Self { proof: Some(header), ..self }
+    pub(super) fn headers(self, headers: &'static [&'static str]) -> Self {
+        Self { answers: Answers::admitted(headers), ..self }
     }
 
     fn few_keys(self) -> Self {
@@ -156,7 +204,37 @@ impl Side {
         Self { keys: 1, alone: false, ..self }
     }
 
+    fn saving_calls(self) -> Self {
+        Self { saves_calls: true, ..self }
+    }
+
     fn flooded(self) -> Self {
-        Self { refused: true, alone: false, ..self }
+        Self { answers: Answers::refused(REFUSED), alone: false, ..self }.saving_calls()
+    }
+
+    pub(super) fn is_refused(&self) -> bool {
+        self.answers.status != 200
+    }
+
+    /// In what its work differs from that of another.
+    pub(super) fn differences(&self, other: &Side) -> Vec<String> {
+        let counters = |side: &Side| match side.counters {
+            Counters::Nowhere => "no limit",
+            Counters::Memory => "memory",
+            Counters::Redis(_) => "Redis",
+            Counters::Cluster => "a Cluster",
+        };
+        let mut differences = self.answers.differences(other.answers);
+        if self.keys != other.keys {
+            differences.push(format!("{} keys against {}", self.keys, other.keys));
+        }
+        let [ours, theirs] = [self, other].map(counters);
+        if ours != theirs {
+            differences.push(format!("{ours} against {theirs}"));
+        } else if self.saves_calls != other.saves_calls {
+            let calls = |side: &Side| if side.saves_calls { "few calls" } else { "a call for each request" };
+            differences.push(format!("{} against {}", calls(self), calls(other)));
+        }
+        differences
     }
 }

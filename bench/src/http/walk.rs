@@ -16,13 +16,13 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../src/");
 const LOADS: Loads = Loads { connections: 1, first: 1_200, counted: 200 };
 
 /// Prints the walk of each side.
-pub(super) fn run(options: &Options) -> Result<(), String> {
+pub(super) async fn run(options: Options) -> Result<(), String> {
     if !cfg!(debug_assertions) {
         return Err("functions are inlined in this build: without --release, please".to_owned());
     }
     let all = sides::all().into_iter().filter(|side| SIDES.contains(&side.name) || side.name == "none").collect();
     for side in options.choose(all)?.iter().filter(|side| side.name != "none") {
-        print(side, &crossed(side)?);
+        print(side, &crossed(side).await?);
     }
     Ok(())
 }
@@ -37,10 +37,10 @@ fn print(side: &Side, files: &BTreeMap<String, BTreeSet<String>>) {
 }
 
 /// What is called for at least every other of the requests: not what timers do, nor what is done once.
-fn crossed(side: &Side) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
+async fn crossed(side: &Side) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let source = std::fs::canonicalize(SOURCE).map_err(|fault| format!("{SOURCE}: {fault}"))?;
     let source = format!("{}/", source.display());
-    let [first, second] = LOADS.profiles(side)?.map(|profile| profile.calls());
+    let [first, second] = LOADS.profiles(side).await?.map(|profile| profile.calls());
     let mut files = BTreeMap::<_, BTreeSet<_>>::new();
     for (function, calls) in second {
         let before = first.get(&function).copied().unwrap_or_default();

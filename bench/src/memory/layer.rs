@@ -1,9 +1,10 @@
 //! What a layer costs a request, in process and without sockets, beside `tower_governor`'s.
 //!
 //! Each side wraps the same service, and gets the same requests: of [`KEYS`] clients, drawn uniformly, by the address of
-//! their peer. A side is admitted always or refused always, and every response is looked at: a side that did less than
-//! it is measured for ends the program.
+//! their peer. A side is admitted always or refused always, and every response is looked at: a side that does
+//! other work than it is measured for ends the program.
 
+pub(crate) mod check;
 mod program;
 pub(crate) mod service;
 pub(crate) mod sides;
@@ -17,56 +18,117 @@ use http::{Request, Response};
 
 use self::program::Program;
 use self::service::{Boxed, Inner, boxed};
-use self::sides::{Expected, Side};
+use self::sides::Side;
 use super::sides::Keys;
-use crate::table::{Figure, Target, median, print, print_figures};
+use crate::table::{Figure, median, print, print_figures};
+use crate::versions::titled;
+use crate::work::{Answers, NO_HEADERS, compare};
 
 const KEYS: usize = 100_000;
 
 /// The side of ours that does what `tower-rate-limiter` does.
 const FIXED: &str = "one policy, fixed window, IETF headers";
-const PROGRAM: &str = "tower-rate-limiter 0.1, fixed window, IETF headers";
+const PROGRAM: &str = "tower-rate-limiter, fixed window, IETF headers";
 
-/// Measures all sides, in this process; with a program also that, which does nothing while others are measured. Prints
-/// all, and returns the ratios that have a target.
-pub(super) fn run(rounds: usize, requests: usize, with_program: bool) -> Vec<Figure> {
-    assert!(env::var_os("RUST_BACKTRACE").is_none(), "unset RUST_BACKTRACE: errors of other crates would cost more");
+/// What the service alone answers.
+pub(crate) const ALONE: Answers = Answers::admitted(NO_HEADERS);
+
+/// Measures all sides, in this process; with a program also that, which does nothing while others are measured.
+pub(super) fn run(rounds: usize, requests: usize, with_program: bool) -> Result<(), String> {
     println!(
         "What a layer adds to a request, with counters in memory: nanoseconds over the inner service alone (medians of \
          {rounds} rounds, interleaved; one thread, no sockets). Clients are {KEYS} addresses of peers, uniform, each \
          with a bucket of its own; every request is admitted, or every one refused, and each response is looked at.\n"
     );
-    let clients = clients(KEYS);
     let mut sides = sides::all();
-    for side in &mut sides {
+    let beside = sides.iter().filter(|side| side.beside.is_some()).map(|side| side.name);
+    // Without other crates, some have nothing beside them.
+    let pairs: Vec<_> = beside.filter_map(|name| Pair::of(name, &sides).transpose()).collect::<Result<_, _>>()?;
+    let mut program = with_program.then(|| Program::tower_rate_limiter(KEYS));
+    let (nanos_of, theirs) = measure(&mut sides, program.as_mut(), rounds, requests)?;
+    let row = |name: String, nanos: &[f64]| vec![name, format!("{:.0}", median(nanos.to_vec()))];
+    let mut rows: Vec<_> = sides.iter().zip(&nanos_of).map(|(side, nanos)| row(side.title(), nanos)).collect();
+    let mut figures: Vec<_> = pairs.iter().map(|pair| pair.figure(&nanos_of)).collect();
+    if let Some(place) = sides.iter().position(|side| side.name == FIXED)
+        && !theirs.is_empty()
+    {
+        let (name, rounds) = (format!("in process: {FIXED}, over {PROGRAM}"), ratios(&nanos_of[place], &theirs));
+        figures.push(Figure::new(name, rounds, None));
+        rows.push(row(titled(PROGRAM), &theirs));
+    }
+    print(&["layer", "ns per request"], &rows);
+    print_figures(&figures);
+    Ok(())
+}
+
+/// Measures some sides and what they are compared with.
+pub(super) fn figures(names: &[&str], rounds: usize, requests: usize) -> Result<Vec<Figure>, String> {
+    eprintln!("layers in process");
+    let mut sides = sides::all();
+    let others: Vec<_> =
+        sides.iter().filter(|side| names.contains(&side.name)).filter_map(|side| side.beside).collect();
+    sides.retain(|side| names.contains(&side.name) || others.iter().any(|other| other.name == side.name));
+    let pair = |name: &&str| Pair::of(name, &sides)?.ok_or_else(|| format!("{name} needs `--features peers`"));
+    let pairs: Vec<_> = names.iter().map(pair).collect::<Result<_, _>>()?;
+    let (nanos_of, _) = measure(&mut sides, None, rounds, requests)?;
+    Ok(pairs.iter().map(|pair| pair.figure(&nanos_of)).collect())
+}
+
+/// Nanoseconds that each side adds, and the program, round by round.
+fn measure(
+    sides: &mut [Side],
+    mut program: Option<&mut Program>,
+    rounds: usize,
+    requests: usize,
+) -> Result<(Vec<Vec<f64>>, Vec<f64>), String> {
+    assert!(env::var_os("RUST_BACKTRACE").is_none(), "unset RUST_BACKTRACE: errors of other crates would cost more");
+    let clients = clients(KEYS);
+    for side in &mut *sides {
+        check::work(side)?;
         // Every client has its counter, and a refused one has used it up.
         for client in &clients {
             call(&mut side.service, client);
         }
     }
-    let mut program = with_program.then(|| Program::tower_rate_limiter(KEYS));
-    let mut nanos_of = vec![Vec::new(); sides.len()];
-    let mut theirs = Vec::new();
+    let (mut nanos_of, mut theirs) = (vec![Vec::new(); sides.len()], Vec::new());
     for _ in 0..rounds {
         theirs.extend(program.as_mut().map(|program| program.nanos(requests)));
-        let alone = nanos(&mut boxed(Inner), Expected::Nothing, &clients, requests);
+        let alone = nanos(&mut boxed(Inner), ALONE, &clients, requests);
         for (side, nanos_of) in sides.iter_mut().zip(&mut nanos_of) {
-            nanos_of.push(nanos(&mut side.service, side.expected, &clients, requests) - alone);
+            nanos_of.push(nanos(&mut side.service, side.answers, &clients, requests) - alone);
         }
     }
-    let row = |name: &str, nanos: &[f64]| vec![name.to_owned(), format!("{:.0}", median(nanos.to_vec()))];
-    let mut rows: Vec<_> = sides.iter().zip(&nanos_of).map(|(side, nanos)| row(side.name, nanos)).collect();
-    let mut ratios = ratios(&sides, &nanos_of);
-    if let Some(place) = sides.iter().position(|side| side.name == FIXED)
-        && !theirs.is_empty()
-    {
-        ratios.push(ratio((FIXED, &nanos_of[place]), (PROGRAM, &theirs), None));
-        rows.push(row(PROGRAM, &theirs));
+    Ok((nanos_of, theirs))
+}
+
+/// A side and what it is compared with, by their places.
+struct Pair {
+    name: String,
+    ours: usize,
+    theirs: usize,
+    unequal: String,
+}
+
+impl Pair {
+    /// Nothing if a side is not there.
+    fn of(name: &str, sides: &[Side]) -> Result<Option<Self>, String> {
+        let place = |name: &str| sides.iter().position(|side| side.name == name);
+        let Some(ours) = place(name) else { return Ok(None) };
+        let Some(beside) = sides[ours].beside else { return Ok(None) };
+        let Some(theirs) = place(beside.name) else { return Ok(None) };
+        let differences = sides[ours].answers.differences(sides[theirs].answers);
+        let unequal = compare(name, beside.name, beside.is_equal, &differences)?;
+        Ok(Some(Self { name: format!("in process: {name}, over {}", beside.name), ours, theirs, unequal }))
     }
-    print(&["layer", "ns per request"], &rows);
-    print_figures(&ratios);
-    ratios.retain(|ratio| ratio.target.is_some());
-    ratios
+
+    fn figure(&self, nanos_of: &[Vec<f64>]) -> Figure {
+        let (name, rounds) = (self.name.clone(), ratios(&nanos_of[self.ours], &nanos_of[self.theirs]));
+        Figure { name, rounds, unequal: self.unequal.clone(), ..Figure::default() }
+    }
+}
+
+fn ratios(ours: &[f64], theirs: &[f64]) -> Vec<f64> {
+    ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect()
 }
 
 /// Sends requests to one side only, for a profiler.
@@ -81,23 +143,8 @@ pub(super) fn profile(name: &str, requests: usize) {
     for client in &clients {
         call(&mut side.service, client);
     }
-    let nanos = nanos(&mut side.service, side.expected, &clients, requests);
+    let nanos = nanos(&mut side.service, side.answers, &clients, requests);
     println!("{name}: {nanos:.0} ns a request, the request itself included");
-}
-
-fn ratios(sides: &[Side], nanos_of: &[Vec<f64>]) -> Vec<Figure> {
-    let each = sides.iter().zip(nanos_of);
-    each.filter_map(|(side, nanos)| {
-        let (name, target) = side.beside?;
-        let place = sides.iter().position(|other| other.name == name)?;
-        Some(ratio((side.name, nanos), (name, &nanos_of[place]), Some(target)))
-    })
-    .collect()
-}
-
-fn ratio((name, nanos): (&str, &[f64]), (other, others): (&str, &[f64]), target: Option<Target>) -> Figure {
-    let rounds = nanos.iter().zip(others).map(|(nanos, others)| nanos / others).collect();
-    Figure::new(format!("in process: {name}, over {other}"), rounds, target)
 }
 
 /// Returns the peers that send the requests.
@@ -106,12 +153,14 @@ pub(crate) fn clients(count: usize) -> Vec<SocketAddr> {
     (0..count).map(|key| (address(key), 40_000).into()).collect()
 }
 
-pub(crate) fn nanos(service: &mut Boxed, expected: Expected, clients: &[SocketAddr], requests: usize) -> f64 {
+/// Names of headers are not looked at here, which would cost as much as some layers do.
+pub(crate) fn nanos(service: &mut Boxed, answers: Answers, clients: &[SocketAddr], requests: usize) -> f64 {
     let mut keys = Keys::new(0);
     let begun = Instant::now();
     for _ in 0..requests {
         let response = call(service, &clients[keys.next(clients.len())]);
-        assert!(expected.is_met(&response), "unequal work: {:?}", response.headers());
+        let (status, headers) = (response.status().as_u16(), response.headers().len());
+        assert!(status == answers.status && headers == answers.headers.len(), "unequal work: {response:?}");
     }
     begun.elapsed().as_nanos() as f64 / requests as f64
 }

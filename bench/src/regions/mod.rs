@@ -10,7 +10,6 @@
 //!
 //! `--rounds N` and `--seconds N` set how often, and how long is measured; `--only NAME` measures one side.
 
-mod cluster;
 mod crdt;
 mod figures;
 mod flood;

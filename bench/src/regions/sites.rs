@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::REGIONS;
-use super::cluster::Cluster;
 use super::proxy::Link;
 use super::sides::{Place, Side};
+use crate::cluster::Cluster;
 use crate::server::{SCRIPTS, Server};
 
 /// How long each byte takes to the far Redis, and back.

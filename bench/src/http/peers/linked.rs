@@ -14,23 +14,27 @@ use tower_redis_cell::redis_cell::Policy;
 use tower_redis_cell::{Error, ProvideRule, ProvideRuleResult, RateLimitConfig, Rule};
 
 use super::cell;
-use crate::http::app::{BURST, HEADER, LIMIT, plain};
-use crate::http::sides::Side;
+use crate::http::app::{HEADER, LIMIT, plain};
+use crate::http::sides::{BURST, Counters, Setup, Side};
+use crate::work::TWO;
 
 const CELL_POLICY: Policy = Policy::from_tokens_per_hour(LIMIT as usize).max_burst(BURST as usize);
 
 pub(super) fn all() -> Vec<Side> {
     vec![
-        Side::new("tower_governor", "tower_governor 0.8, memory", |_| Box::pin(async { governor() })),
-        Side::new("tower_governor-headers", "tower_governor 0.8, memory, its headers", |_| {
-            Box::pin(async { governor_with_headers() })
+        Side::new("tower_governor", "tower_governor, memory", |Setup { burst, .. }| {
+            Box::pin(async move { governor(burst) })
         })
-        .proof("x-ratelimit-remaining"),
-        Side::new("tower-rate-limit-redis", "tower-rate-limit-redis 1.0", |url| Box::pin(rate_limit_redis(url)))
-            .redis(),
-        Side::new("tower-redis-cell", "tower-redis-cell 0.3", |url| Box::pin(redis_cell(url)))
-            .redis()
-            .module(cell::module),
+        .counters(Counters::Memory),
+        Side::new("tower_governor-headers", "tower_governor, memory, its headers", |Setup { burst, .. }| {
+            Box::pin(async move { governor_with_headers(burst) })
+        })
+        .counters(Counters::Memory)
+        .headers(TWO),
+        Side::new("tower-rate-limit-redis", "tower-rate-limit-redis", |setup| Box::pin(rate_limit_redis(setup.url)))
+            .counters(Counters::Redis(None)),
+        Side::new("tower-redis-cell", "tower-redis-cell", |setup| Box::pin(redis_cell(setup.url)))
+            .counters(Counters::Redis(Some(cell::module))),
     ]
 }
 
@@ -68,21 +72,21 @@ impl<T> ProvideRule<Request<T>> for ApiKey {
     }
 }
 
-fn governor() -> Router {
+fn governor(burst: u32) -> Router {
     let config = GovernorConfigBuilder::default()
         .key_extractor(ApiKey)
         .period(Duration::from_secs(3_600) / LIMIT)
-        .burst_size(BURST)
+        .burst_size(burst)
         .finish()
         .expect("neither is 0");
     plain().layer(GovernorLayer::new(config))
 }
 
-fn governor_with_headers() -> Router {
+fn governor_with_headers(burst: u32) -> Router {
     let config = GovernorConfigBuilder::default()
         .key_extractor(ApiKey)
         .period(Duration::from_secs(3_600) / LIMIT)
-        .burst_size(BURST)
+        .burst_size(burst)
         .use_headers()
         .finish()
         .expect("neither is 0");

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use crate::http::tower_rate_limiter;
+use crate::work::IETF;
 
 /// A layer in a process of its own, which waits while other sides are measured. It ends with this value.
 pub(super) struct Program {
@@ -21,7 +22,7 @@ impl Program {
         let mut child = command.spawn().expect("it was built");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut program = Self { input: child.stdin.take(), output, child };
-        assert_eq!(program.line(), "ready");
+        assert_eq!(program.line(), format!("ready: {}", IETF.join(" ")), "its responses have other headers");
         program
     }
 

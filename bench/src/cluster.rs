@@ -10,15 +10,15 @@ use crate::server::{Server, free_port};
 const PRIMARIES: usize = 3;
 const SLOTS: usize = 16_384;
 
-pub(super) struct Cluster {
-    pub(super) primaries: Vec<Server>,
+pub(crate) struct Cluster {
+    pub(crate) primaries: Vec<Server>,
     /// Where they write what they know of each other.
     folder: PathBuf,
 }
 
 impl Cluster {
     /// Starts the primaries, and waits until each knows all slots.
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let folder = std::env::temp_dir().join(format!("tollgate-bench-{}-{}", std::process::id(), free_port()));
         std::fs::create_dir_all(&folder).expect("the temporary folder can be written");
         let mut cluster = Self { primaries: Vec::new(), folder };
