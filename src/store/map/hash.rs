@@ -86,7 +86,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::core::Key;
+    use crate::core::{Key, Quota};
 
     fn counter(policy: &str, value: &str) -> Counter {
         Counter::new(policy.try_into().expect("a valid name"), Key::new("k", value), Quota::per_second(1))
