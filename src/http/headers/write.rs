@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
+use super::fields::{AT_ONCE, Advertised, ListField, interned, number, used, whole_seconds};
 use super::merge::{Earlier, RATELIMIT, RATELIMIT_POLICY, is_of_limit, merge};
 use super::settings::RateLimitHeaders;
 use crate::core::{Decision, Limit, Mode, Outcome};
@@ -71,7 +71,7 @@ impl Rendered {
     fn new(policy: &Policy) -> Self {
         let (is_shown, advertised) = (policy.is_advertised(), Advertised::from_quota(policy.quota()));
         let (configured, mode, unit) = (policy.rule().limit(None), policy.rule().mode(), policy.options().unit);
-        Self { configured, mode, is_shown, unit, advertised, limit: number(advertised.q) }
+        Self { configured, mode, is_shown, unit, advertised, limit: interned(number(advertised.q)) }
     }
 
     /// Calendar windows are never rendered in advance, because they differ in length.
@@ -105,7 +105,7 @@ impl HeaderWriter {
         for policy in self.policies.iter().filter(|policy| policy.is_shown && policy.mode == Mode::Enforce) {
             field.policy(policy.configured.policy.as_str(), policy.advertised, policy.unit);
         }
-        self.value = field.finish();
+        self.value = field.finish().map(interned);
     }
 
     pub(crate) fn headers(&self) -> &RateLimitHeaders {
@@ -231,10 +231,9 @@ impl HeaderWriter {
     }
 
     fn bound<'a>(&'a self, outcome: &'a Outcome) -> Bound<'a> {
-        let quota = outcome.quota();
-        let rendered = self.policies.iter().find(|policy| policy.configured.quota == *quota);
+        let rendered = self.policies.iter().find(|policy| policy.configured == *outcome.name_and_quota());
         let advertised = match rendered {
-            Some(rendered) if quota.calendar().is_none() => rendered.advertised,
+            Some(rendered) if outcome.quota().calendar().is_none() => rendered.advertised,
             _ => Advertised::from_outcome(outcome),
         };
         Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
