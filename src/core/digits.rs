@@ -64,8 +64,19 @@ impl<const N: usize> Backwards<N> {
     }
 
     #[inline]
+    pub(crate) fn len(&self) -> usize {
+        N - self.start
+    }
+
+    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[self.start..]
+    }
+}
+
+impl<const N: usize> AsRef<[u8]> for Backwards<N> {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 

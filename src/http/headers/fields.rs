@@ -45,16 +45,8 @@ impl ListField {
 
     /// `later` is jitter in seconds, added to `t`.
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
-        let (r, t) = left(outcome, advertised);
         let mut member = Backwards::<MAX_OUTCOME>::EMPTY;
-        if let Some(t) = t {
-            member.number((t + later).min(MAX_INTEGER));
-            member.text(b";t=");
-        }
-        member.number(r);
-        member.text(b"\";r=");
-        member.text(outcome.policy().as_bytes());
-        member.text(b"\"");
+        write_outcome(&mut member, outcome, advertised, later);
         self.separate();
         self.bytes.extend_from_slice(member.as_bytes());
     }
@@ -74,6 +66,36 @@ impl ListField {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
         self.bytes.extend_from_slice(Digits::new(number).as_bytes());
     }
+}
+
+#[inline]
+fn write_outcome<const N: usize>(text: &mut Backwards<N>, outcome: &Outcome, advertised: Advertised, later: u64) {
+    let (r, t) = left(outcome, advertised);
+    if let Some(t) = t {
+        text.number((t + later).min(MAX_INTEGER));
+        text.text(b";t=");
+    }
+    text.number(r);
+    text.text(b"\";r=");
+    text.text(outcome.policy().as_bytes());
+    text.text(b"\"");
+}
+
+/// Returns `RateLimit` of this outcome alone, its units left, and the reset.
+///
+/// They share one allocation, because three would cost more than their text.
+#[inline]
+pub(super) fn values_of_one(outcome: &Outcome, advertised: Advertised, later: u64, reset: u64) -> [HeaderValue; 3] {
+    let mut text = Backwards::<{ MAX_OUTCOME + 40 }>::EMPTY;
+    text.number(reset);
+    let behind_left = text.len();
+    text.number(outcome.remaining().min(advertised.q));
+    let behind_limits = text.len();
+    write_outcome(&mut text, outcome, advertised, later);
+    let (left, reset) = (text.len() - behind_limits, text.len() - behind_left);
+    let all = Bytes::from_owner(text);
+    let value = |text| HeaderValue::from_maybe_shared(text).expect("names and numbers are visible ASCII");
+    [value(all.slice(..left)), value(all.slice(left..reset)), value(all.slice(reset..))]
 }
 
 /// Largest Integer of a structured field (RFC 9651 §3.3.1).

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::fields::{AT_ONCE, Advertised, ListField, interned, number, used, whole_seconds};
+use super::fields::{AT_ONCE, Advertised, ListField, interned, number, used, values_of_one, whole_seconds};
 use super::merge::{Earlier, RATELIMIT, RATELIMIT_POLICY, is_of_limit, merge};
 use super::settings::RateLimitHeaders;
 use crate::core::{Decision, Limit, Mode, Outcome};
@@ -88,6 +88,12 @@ struct Bound<'a> {
     outcome: &'a Outcome,
     advertised: Advertised,
     limit: Option<&'a HeaderValue>,
+}
+
+impl Bound<'_> {
+    fn limit(&self) -> HeaderValue {
+        self.limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(self.outcome.quota()).q))
+    }
 }
 
 impl HeaderWriter {
@@ -187,6 +193,22 @@ impl HeaderWriter {
         let binding = binding.map(|outcome| self.bound(outcome));
         // Reserved once, because a map that grows is rebuilt.
         headers.reserve(USUAL);
+        if let (Some(bound), [outcome]) = (binding, decision.outcomes())
+            && self.headers.dialect.is_some()
+            && self.headers.legacy
+            && !outcome.is_held()
+        {
+            let reset = self.reset(outcome.reset_after());
+            let [limits, left, reset] = values_of_one(outcome, bound.advertised, later, reset);
+            if let Some(value) = self.policy_value(decision) {
+                headers.insert(RATELIMIT_POLICY, value);
+            }
+            headers.insert(RATELIMIT, limits);
+            headers.insert(LIMIT, bound.limit());
+            headers.insert(REMAINING, left);
+            headers.insert(RESET, reset);
+            return self.insert_more(headers, bound);
+        }
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
                 headers.insert(RATELIMIT_POLICY, value);
@@ -268,15 +290,18 @@ impl HeaderWriter {
     }
 
     fn insert_legacy(&self, headers: &mut HeaderMap, bound: Bound<'_>) {
-        let Bound { outcome, advertised, limit } = bound;
-        let r = outcome.remaining().min(advertised.q);
-        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(outcome.quota()).q)));
-        headers.insert(REMAINING, number(r));
+        let Bound { outcome, advertised, .. } = bound;
+        headers.insert(LIMIT, bound.limit());
+        headers.insert(REMAINING, number(outcome.remaining().min(advertised.q)));
         if !outcome.is_held() {
             headers.insert(RESET, number(self.reset(outcome.reset_after())));
         }
+        self.insert_more(headers, bound);
+    }
+
+    fn insert_more(&self, headers: &mut HeaderMap, Bound { outcome, advertised, .. }: Bound<'_>) {
         if self.headers.used {
-            headers.insert(USED, number(used(outcome, r)));
+            headers.insert(USED, number(used(outcome, outcome.remaining().min(advertised.q))));
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");
