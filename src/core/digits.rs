@@ -15,25 +15,45 @@ static SMALL: [[u8; 4]; 10_000] = {
     all
 };
 
-pub(crate) struct Digits {
-    bytes: [u8; 20],
+/// Text of at most `N` bytes, written from its end to its beginning, because that is the order of digits.
+#[derive(Debug)]
+pub(crate) struct Backwards<const N: usize> {
+    bytes: [u8; N],
     start: usize,
 }
 
-impl Digits {
+/// Digits of any number.
+pub(crate) type Digits = Backwards<20>;
+
+impl<const N: usize> Backwards<N> {
+    pub(crate) const EMPTY: Self = Self { bytes: [b'0'; N], start: N };
+
     #[inline]
-    pub(crate) fn new(mut number: u64) -> Self {
-        let (mut bytes, mut start) = ([b'0'; 20], 20);
+    pub(crate) fn new(number: u64) -> Self {
+        let mut text = Self::EMPTY;
+        text.number(number);
+        text
+    }
+
+    #[inline]
+    pub(crate) fn number(&mut self, mut number: u64) {
         // Four digits at a time, because each step waits for the division before it.
         loop {
-            start -= 4;
             let four = small(number % 10_000);
-            bytes[start..start + 4].copy_from_slice(&SMALL[four]);
+            self.text(&SMALL[four]);
             number /= 10_000;
             if number == 0 {
-                return Self { bytes, start: start + zeros(four) };
+                self.start += zeros(four);
+                return;
             }
         }
+    }
+
+    #[inline]
+    pub(crate) fn text(&mut self, text: &[u8]) {
+        let end = self.start;
+        self.start -= text.len();
+        self.bytes[self.start..end].copy_from_slice(text);
     }
 
     /// Digits of a number below 10,000 as ASCII; `None` for others.
@@ -44,13 +64,19 @@ impl Digits {
     }
 
     #[inline]
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[self.start..]
+    pub(crate) fn len(&self) -> usize {
+        N - self.start
     }
 
     #[inline]
-    pub(crate) fn as_str(&self) -> &str {
-        str::from_utf8(self.as_bytes()).expect("digits are ASCII")
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl<const N: usize> AsRef<[u8]> for Backwards<N> {
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
     }
 }
 
@@ -72,7 +98,7 @@ mod tests {
         let powers = (0..20).map(|power| 10_u64.pow(power)).flat_map(|power| [power - 1, power, power + 1]);
         for number in powers.chain([u64::MAX - 1, u64::MAX]).chain(0..10_000) {
             let shown = number.to_string();
-            assert_eq!(Digits::new(number).as_str(), shown);
+            assert_eq!(Digits::new(number).as_bytes(), shown.as_bytes());
             assert_eq!(Digits::small(number), Some(shown.as_bytes()).filter(|_| number < 10_000));
         }
     }

@@ -37,7 +37,7 @@ pub use calendar::Calendar;
 pub use check::{BanCheck, Check, Counter, Mode, Settles};
 pub(crate) use check::{Checks, Overridden, kept};
 pub use decision::{Decision, Outcome, Source};
-pub(crate) use digits::Digits;
+pub(crate) use digits::{Backwards, Digits};
 pub use error::Error;
 pub use key::Key;
 pub(crate) use key::KeyKind;

@@ -112,8 +112,15 @@ impl Debts {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty()
+    /// Returns `false` if something is left to settle or to release.
+    pub(super) fn end_as_decided(&mut self) -> bool {
+        self.is_ended = true;
+        let is_empty =
+            self.each.is_empty() && self.checked.is_empty() && self.slots.is_empty() && self.strikes.is_empty();
+        if is_empty {
+            self.passed.get_or_insert_default();
+        }
+        is_empty
     }
 
     /// Returns `true` if it is not known yet whether the response counts for some debts or strikes, so that these stay

@@ -44,6 +44,8 @@ pub(crate) struct Account {
     shared: Arc<Shared>,
     is_delayed: bool,
     awaits_trailers: bool,
+    /// There was a response, and nothing to settle or to release.
+    is_closed: bool,
 }
 
 /// Resolves once the store has replied to the last changes of a request, or at the end of the layer's timeout.
@@ -57,7 +59,7 @@ impl Account {
         let debts =
             if settles_nothing { Debts::default() } else { Debts::from_decision(&gate, &decision, &receipt, policies) };
         let shared = Arc::new(Shared::new(gate, decision, debts));
-        Self { shared, is_delayed, awaits_trailers: false }
+        Self { shared, is_delayed, awaits_trailers: false, is_closed: false }
     }
 
     pub(crate) fn is_delayed(&self) -> bool {
@@ -84,22 +86,24 @@ impl Account {
         if self.gate().awaits_refusals {
             extensions.insert(AwaitsRefusals);
         }
-        let outer = extensions.get::<RateLimitHandle>().cloned();
-        if let Some(outer) = &outer {
-            self.shared.is_nested.store(true, Ordering::Relaxed);
-            outer.note_inner();
-        }
+        let outer = if self.gate().has_handles {
+            extensions.insert(RateLimitHandle::new(Arc::clone(&self.shared), None))
+        } else {
+            extensions.get::<RateLimitHandle>().cloned()
+        };
+        let Some(outer) = outer else { return };
+        self.shared.is_nested.store(true, Ordering::Relaxed);
+        outer.note_inner();
         if self.gate().has_handles {
-            extensions.insert(RateLimitHandle::new(Arc::clone(&self.shared), outer));
+            extensions.insert(RateLimitHandle::new(Arc::clone(&self.shared), Some(outer)));
         }
     }
 
     /// Ends the request. Returns `true` if it has nothing to [settle](Self::settle).
     #[inline]
     pub(crate) fn ends_as_decided(&mut self) -> bool {
-        let mut debts = self.shared.debts();
-        debts.is_ended = true;
-        debts.is_empty()
+        self.is_closed = self.shared.debts().end_as_decided();
+        self.is_closed
     }
 
     /// The response has to wait for the result, if there is one.
@@ -144,6 +148,9 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
+        if self.is_closed {
+            return;
+        }
         drop(self.pass_slots());
         let mut debts = self.shared.debts();
         // There was a response, so nothing was cancelled.

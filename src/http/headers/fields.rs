@@ -3,15 +3,23 @@
 //! Both are Lists of structured fields (RFC 9651). The formulas are from draft-ietf-httpapi-ratelimit-headers-11, with
 //! this crate's choices where the draft leaves them open.
 
+use std::collections::HashSet;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
 use smallvec::SmallVec;
 
-use crate::core::{Digits, Outcome, Quota};
+use crate::core::{Backwards, Digits, Outcome, Quota};
 
 pub(super) const AT_ONCE: &str = "concurrent-requests";
+
+/// Length of `, "name";r=1;t=1` with the longest name and numbers.
+const MAX_OUTCOME: usize = 128;
+
+/// Interned values, many more than a process has layers. Further values are counted by reference.
+const MAX_INTERNED: usize = 4_096;
 
 #[derive(Debug, Default)]
 pub(super) struct ListField {
@@ -20,7 +28,10 @@ pub(super) struct ListField {
 
 impl ListField {
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, unit: Option<&str>) {
-        self.member(name);
+        self.separate();
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(b'"');
         self.parameter(b'q', q);
         if let Some(w) = w {
             self.parameter(b'w', w);
@@ -34,12 +45,10 @@ impl ListField {
 
     /// `later` is jitter in seconds, added to `t`.
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
-        let (r, t) = left(outcome, advertised);
-        self.member(outcome.policy());
-        self.parameter(b'r', r);
-        if let Some(t) = t {
-            self.parameter(b't', (t + later).min(MAX_INTEGER));
-        }
+        let mut member = Backwards::<MAX_OUTCOME>::EMPTY;
+        write_outcome(&mut member, outcome, advertised, later);
+        self.separate();
+        self.bytes.extend_from_slice(member.as_bytes());
     }
 
     pub(super) fn finish(&self) -> Option<HeaderValue> {
@@ -47,19 +56,46 @@ impl ListField {
         (!value.is_empty()).then_some(value)
     }
 
-    fn member(&mut self, name: &str) {
+    fn separate(&mut self) {
         if !self.bytes.is_empty() {
             self.bytes.extend_from_slice(b", ");
         }
-        self.bytes.push(b'"');
-        self.bytes.extend_from_slice(name.as_bytes());
-        self.bytes.push(b'"');
     }
 
     fn parameter(&mut self, name: u8, number: u64) {
         self.bytes.extend_from_slice(&[b';', name, b'=']);
         self.bytes.extend_from_slice(Digits::new(number).as_bytes());
     }
+}
+
+#[inline]
+fn write_outcome<const N: usize>(text: &mut Backwards<N>, outcome: &Outcome, advertised: Advertised, later: u64) {
+    let (r, t) = left(outcome, advertised);
+    if let Some(t) = t {
+        text.number((t + later).min(MAX_INTEGER));
+        text.text(b";t=");
+    }
+    text.number(r);
+    text.text(b"\";r=");
+    text.text(outcome.policy().as_bytes());
+    text.text(b"\"");
+}
+
+/// Returns `RateLimit` of this outcome alone, its units left, and the reset.
+///
+/// They share one allocation, because three would cost more than their text.
+#[inline]
+pub(super) fn values_of_one(outcome: &Outcome, advertised: Advertised, later: u64, reset: u64) -> [HeaderValue; 3] {
+    let mut text = Backwards::<{ MAX_OUTCOME + 40 }>::EMPTY;
+    text.number(reset);
+    let behind_left = text.len();
+    text.number(outcome.remaining().min(advertised.q));
+    let behind_limits = text.len();
+    write_outcome(&mut text, outcome, advertised, later);
+    let (left, reset) = (text.len() - behind_limits, text.len() - behind_left);
+    let all = Bytes::from_owner(text);
+    let value = |text| HeaderValue::from_maybe_shared(text).expect("names and numbers are visible ASCII");
+    [value(all.slice(..left)), value(all.slice(left..reset)), value(all.slice(reset..))]
 }
 
 /// Largest Integer of a structured field (RFC 9651 §3.3.1).
@@ -148,6 +184,23 @@ pub(crate) fn number(number: u64) -> HeaderValue {
     value.expect("digits are visible ASCII")
 }
 
+/// Returns an equal value for a layer to send with all responses, whose clones share no reference count.
+pub(super) fn interned(value: HeaderValue) -> HeaderValue {
+    static INTERNED: LazyLock<Mutex<HashSet<&'static [u8]>>> = LazyLock::new(Mutex::default);
+    let mut interned = INTERNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let same = interned.get(value.as_bytes()).copied();
+    let bytes = match same {
+        Some(same) => same,
+        None if interned.len() >= MAX_INTERNED => return value,
+        None => {
+            let bytes: &[u8] = Box::leak(value.as_bytes().into());
+            interned.insert(bytes);
+            bytes
+        }
+    };
+    HeaderValue::from_maybe_shared(Bytes::from_static(bytes)).expect("it was a value before")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +217,11 @@ mod tests {
         ] {
             assert_eq!(Advertised::from_quota(&quota), Advertised { q, w: Some(w) }, "{quota}");
         }
+    }
+
+    #[test]
+    fn equal_values_are_interned_once() {
+        let [one, same] = [7_654_321; 2].map(|q| interned(number(q)));
+        assert_eq!((&one, one.as_bytes().as_ptr()), (&number(7_654_321), same.as_bytes().as_ptr()));
     }
 }

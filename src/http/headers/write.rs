@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::fields::{AT_ONCE, Advertised, ListField, number, used, whole_seconds};
+use super::fields::{AT_ONCE, Advertised, ListField, interned, number, used, values_of_one, whole_seconds};
 use super::merge::{Earlier, RATELIMIT, RATELIMIT_POLICY, is_of_limit, merge};
 use super::settings::RateLimitHeaders;
 use crate::core::{Decision, Limit, Mode, Outcome};
@@ -71,7 +71,7 @@ impl Rendered {
     fn new(policy: &Policy) -> Self {
         let (is_shown, advertised) = (policy.is_advertised(), Advertised::from_quota(policy.quota()));
         let (configured, mode, unit) = (policy.rule().limit(None), policy.rule().mode(), policy.options().unit);
-        Self { configured, mode, is_shown, unit, advertised, limit: number(advertised.q) }
+        Self { configured, mode, is_shown, unit, advertised, limit: interned(number(advertised.q)) }
     }
 
     /// Calendar windows are never rendered in advance, because they differ in length.
@@ -90,6 +90,12 @@ struct Bound<'a> {
     limit: Option<&'a HeaderValue>,
 }
 
+impl Bound<'_> {
+    fn limit(&self) -> HeaderValue {
+        self.limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(self.outcome.quota()).q))
+    }
+}
+
 impl HeaderWriter {
     pub(crate) fn new(headers: RateLimitHeaders) -> Self {
         Self { headers, policies: Vec::new(), value: None }
@@ -105,7 +111,7 @@ impl HeaderWriter {
         for policy in self.policies.iter().filter(|policy| policy.is_shown && policy.mode == Mode::Enforce) {
             field.policy(policy.configured.policy.as_str(), policy.advertised, policy.unit);
         }
-        self.value = field.finish();
+        self.value = field.finish().map(interned);
     }
 
     pub(crate) fn headers(&self) -> &RateLimitHeaders {
@@ -187,6 +193,22 @@ impl HeaderWriter {
         let binding = binding.map(|outcome| self.bound(outcome));
         // Reserved once, because a map that grows is rebuilt.
         headers.reserve(USUAL);
+        if let (Some(bound), [outcome]) = (binding, decision.outcomes())
+            && self.headers.dialect.is_some()
+            && self.headers.legacy
+            && !outcome.is_held()
+        {
+            let reset = self.reset(outcome.reset_after());
+            let [limits, left, reset] = values_of_one(outcome, bound.advertised, later, reset);
+            if let Some(value) = self.policy_value(decision) {
+                headers.insert(RATELIMIT_POLICY, value);
+            }
+            headers.insert(RATELIMIT, limits);
+            headers.insert(LIMIT, bound.limit());
+            headers.insert(REMAINING, left);
+            headers.insert(RESET, reset);
+            return self.insert_more(headers, bound);
+        }
         if self.headers.dialect.is_some() {
             if let Some(value) = self.policy_value(decision) {
                 headers.insert(RATELIMIT_POLICY, value);
@@ -231,10 +253,9 @@ impl HeaderWriter {
     }
 
     fn bound<'a>(&'a self, outcome: &'a Outcome) -> Bound<'a> {
-        let quota = outcome.quota();
-        let rendered = self.policies.iter().find(|policy| policy.configured.quota == *quota);
+        let rendered = self.policies.iter().find(|policy| policy.configured == *outcome.name_and_quota());
         let advertised = match rendered {
-            Some(rendered) if quota.calendar().is_none() => rendered.advertised,
+            Some(rendered) if outcome.quota().calendar().is_none() => rendered.advertised,
             _ => Advertised::from_outcome(outcome),
         };
         Bound { outcome, advertised, limit: rendered.map(|rendered| &rendered.limit) }
@@ -269,15 +290,18 @@ impl HeaderWriter {
     }
 
     fn insert_legacy(&self, headers: &mut HeaderMap, bound: Bound<'_>) {
-        let Bound { outcome, advertised, limit } = bound;
-        let r = outcome.remaining().min(advertised.q);
-        headers.insert(LIMIT, limit.cloned().unwrap_or_else(|| number(Advertised::from_quota(outcome.quota()).q)));
-        headers.insert(REMAINING, number(r));
+        let Bound { outcome, advertised, .. } = bound;
+        headers.insert(LIMIT, bound.limit());
+        headers.insert(REMAINING, number(outcome.remaining().min(advertised.q)));
         if !outcome.is_held() {
             headers.insert(RESET, number(self.reset(outcome.reset_after())));
         }
+        self.insert_more(headers, bound);
+    }
+
+    fn insert_more(&self, headers: &mut HeaderMap, Bound { outcome, advertised, .. }: Bound<'_>) {
         if self.headers.used {
-            headers.insert(USED, number(used(outcome, r)));
+            headers.insert(USED, number(used(outcome, outcome.remaining().min(advertised.q))));
         }
         if self.headers.resource {
             let name = HeaderValue::from_str(outcome.policy()).expect("a policy's name is visible ASCII");

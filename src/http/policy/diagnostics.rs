@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use http::HeaderName;
 use http::header::FORWARDED;
 use http::request::Parts;
 
@@ -17,6 +18,8 @@ use crate::core::Error;
 use crate::http::MissingKey;
 use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 impl Policy {
     /// Empty allow and deny lists are not errors, because lists may be computed.
@@ -126,7 +129,7 @@ impl Policy {
 
     pub(crate) fn warn_of_proxy(policies: &[Self], parts: &Parts) {
         let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
-        let is_forwarded = || parts.headers.contains_key("x-forwarded-for") || parts.headers.contains_key(FORWARDED);
+        let is_forwarded = || parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED);
         if unwarned().next().is_some() && is_forwarded() {
             unwarned().for_each(|policy| policy.warn_of_peer(parts));
         }

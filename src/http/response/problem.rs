@@ -35,10 +35,11 @@ const BAD_REQUEST: &str = r#"{"type":"about:blank","title":"Bad Request","status
 
 const FORBIDDEN: &str = r#"{"type":"about:blank","title":"Forbidden","status":403,"detail":""#;
 
-type Text<'a> = SmallVec<[&'a str; 16]>;
-
 const IN: &str = "Retry in ";
 const ABOUT: &str = "Retry in about ";
+
+/// Long enough for most documents, so that only the finished text is allocated.
+type Text = SmallVec<[u8; 512]>;
 
 /// `wait` is in seconds. `None` if no wait can help.
 pub(crate) fn quota_exceeded<'a>(
@@ -48,29 +49,28 @@ pub(crate) fn quota_exceeded<'a>(
     policies: impl Iterator<Item = &'a str>,
 ) -> Bytes {
     let head = if is_banned { ABNORMAL_USAGE } else { QUOTA_EXCEEDED };
-    let seconds = wait.map(Digits::new);
-    let mut text = Text::from_slice(&[head]);
-    if let (Some(wait), Some(seconds)) = (wait, &seconds) {
-        text.extend([if is_guess { ABOUT } else { IN }, seconds.as_str(), unit(wait)]);
-    } else {
-        text.push("Do not retry: the request costs more than the limit ever admits at once.");
+    let mut text = Text::from_slice(head.as_bytes());
+    match wait {
+        Some(wait) => retry(&mut text, if is_guess { ABOUT } else { IN }, wait),
+        None => text.extend_from_slice(b"Do not retry: the request costs more than the limit ever admits at once."),
     }
-    text.push("\",\"violated-policies\":[");
+    text.extend_from_slice(b"\",\"violated-policies\":[");
     for (index, name) in policies.enumerate() {
+        text.extend_from_slice(if index == 0 { "\"" } else { ",\"" }.as_bytes());
         // A policy's name needs no escaping.
-        text.extend([if index == 0 { "\"" } else { ",\"" }, name, "\""]);
+        text.extend_from_slice(name.as_bytes());
+        text.push(b'"');
     }
-    text.push("]}");
-    // Of the exact size, because a text of another size would be allocated again.
-    text.concat().into()
+    text.extend_from_slice(b"]}");
+    Bytes::copy_from_slice(&text)
 }
 
 pub(crate) fn bad_request(detail: &str) -> Response<Bytes> {
-    problem(StatusCode::BAD_REQUEST, &[BAD_REQUEST, detail, "\"}"])
+    problem(StatusCode::BAD_REQUEST, [BAD_REQUEST, detail, "\"}"].concat().into())
 }
 
 pub(crate) fn forbidden(detail: &str) -> Response<Bytes> {
-    problem(StatusCode::FORBIDDEN, &[FORBIDDEN, detail, "\"}"])
+    problem(StatusCode::FORBIDDEN, [FORBIDDEN, detail, "\"}"].concat().into())
 }
 
 /// The wait is at least 1 s.
@@ -84,21 +84,24 @@ pub(crate) fn unavailable_by(name: &PolicyName, wait: Duration) -> Response<Byte
 }
 
 fn reduced_capacity(how: &str, seconds: u64, rest: &[&str]) -> Response<Bytes> {
-    let digits = Digits::new(seconds);
-    let mut text = Text::from_slice(&[REDUCED_CAPACITY, how, digits.as_str(), unit(seconds)]);
-    text.extend_from_slice(rest);
-    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, &text);
+    let mut text = Text::from_slice(REDUCED_CAPACITY.as_bytes());
+    retry(&mut text, how, seconds);
+    for part in rest {
+        text.extend_from_slice(part.as_bytes());
+    }
+    let mut response = problem(StatusCode::SERVICE_UNAVAILABLE, Bytes::copy_from_slice(&text));
     response.headers_mut().insert(RETRY_AFTER, number(seconds));
     response
 }
 
-fn unit(seconds: u64) -> &'static str {
-    if seconds == 1 { " second." } else { " seconds." }
+fn retry(text: &mut Text, how: &str, seconds: u64) {
+    text.extend_from_slice(how.as_bytes());
+    text.extend_from_slice(Digits::new(seconds).as_bytes());
+    text.extend_from_slice(if seconds == 1 { " second." } else { " seconds." }.as_bytes());
 }
 
-fn problem(status: StatusCode, text: &[&str]) -> Response<Bytes> {
-    // Of the exact size, because a text of another size would be allocated again.
-    let mut response = Response::new(text.concat().into());
+fn problem(status: StatusCode, document: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(document);
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, PROBLEM);
     response.headers_mut().insert(CACHE_CONTROL, NO_STORE);
