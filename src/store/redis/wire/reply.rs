@@ -84,10 +84,13 @@ impl<'a> ScriptReply<'a> {
         Some(Self { now_us, flags, views, call })
     }
 
-    /// Takes the next part, which must be of `request`. On `None`, nothing was taken.
+    /// Takes the next part of a reply that [`fits`](Self::fits), which must be of `request`. On `None`, nothing was
+    /// taken.
     pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<ReplyPart> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
-        let size = size_of(request, &flags, self.views)?;
+        // The last part is the rest, whose size was checked.
+        let is_last = self.flags.len() == flags.len();
+        let size = if is_last { self.views.len() } else { size_of(request, &flags, self.views)? };
         let views = SmallVec::from_slice(self.views.get(..size)?);
         (self.flags, self.views) = (&self.flags[flags.len()..], &self.views[size..]);
         Some(ReplyPart { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
