@@ -277,21 +277,21 @@ impl<S> DenyCache<S> {
     where
         F: Future<Output = (Checks, Result<StoreDecision, Error>)> + Send + Unpin + 'static,
     {
-        let snapshot = self.refusals.snapshot(checks);
+        let mut snapshot = self.refusals.snapshot(checks);
         if let Some(refused) = self.refusals.refusal(&snapshot, checks, mode) {
             return MaybeFuture::Ready(Ok(refused));
         }
         let refusals = &self.refusals;
         match call(&self.inner) {
             Called::Ready(decided) => {
-                refusals.record(&snapshot, checks, &decided);
+                refusals.record(&mut snapshot, checks, &decided);
                 MaybeFuture::Ready(decided)
             }
             Called::Pending(mut call) => {
                 let refusals = Arc::clone(refusals);
                 MaybeFuture::pending(poll_fn(move |cx| {
                     let (checks, decided) = ready!(Pin::new(&mut call).poll(cx));
-                    refusals.record(&snapshot, &checks, &decided);
+                    refusals.record(&mut snapshot, &checks, &decided);
                     Poll::Ready(decided)
                 }))
             }
