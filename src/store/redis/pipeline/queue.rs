@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn ask(&mut self, job: Box<Job>, waker: &Waker) -> Result<(EntryId, Next), Error> {
+    pub(super) fn ask(&mut self, job: Job, waker: &Waker) -> Result<(EntryId, Next), Error> {
         if let Some(end) = &self.end {
             return Err(end.shared());
         }
@@ -145,7 +145,7 @@ impl Queue {
         // Then the task checks if the server is silent.
         self.arm(job.timeout.ends());
         let size = job.size();
-        let id = self.entries.insert(Entry { job, state: Progress::Settles(settler) });
+        let id = self.entries.insert(Entry { job: *job, state: Progress::Settles(settler) });
         Ok(self.add(id, size))
     }
 
@@ -322,7 +322,7 @@ impl Queue {
                 }
                 Some((_, settler)) => uncertain.push(settler),
                 None => {
-                    let job = self.entries[id].job.clone();
+                    let job = Box::new(self.entries[id].job.clone());
                     let refused = Box::new(NotGranted { cause: cause.clone(), job });
                     self.hand(id, Err(Failed::Refused(error.shared(), refused)), done);
                 }
@@ -336,7 +336,7 @@ impl Queue {
             return None;
         }
         let Entry { job, state } = self.entries.remove(id);
-        if let Progress::Settles(settler) = state { Some((job, settler)) } else { None }
+        if let Progress::Settles(settler) = state { Some((Box::new(job), settler)) } else { None }
     }
 
     /// Queues the command with its script or library. Returns it after too many loads.
@@ -392,7 +392,7 @@ impl Queue {
         // A request that was not sent is removed with its caller.
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
-            let Job { timeout, permit, .. } = *entry.job;
+            let Job { timeout, permit, .. } = entry.job;
             if timeout.until > now && !entry.is_left() {
                 await_until(timeout.until);
                 self.waiting.push_back(id);
@@ -507,7 +507,7 @@ impl Queue {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
-            let (&Job { timeout, permit, .. }, settles) = (&*entry.job, entry.settles());
+            let (&Job { timeout, permit, .. }, settles) = (&entry.job, entry.settles());
             if settles || timeout.began <= by || entry.is_left() {
                 self.checks -= entry.job.size();
                 self.fail_unsent(id, error, done);

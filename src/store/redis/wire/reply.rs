@@ -256,7 +256,7 @@ pub(in crate::store::redis) struct Verdict {
 }
 
 impl Verdict {
-    pub(in crate::store::redis) fn evaluate(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
+    pub(in crate::store::redis) fn evaluate(checks: &[Check], part: &mut ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
         let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
@@ -286,7 +286,7 @@ fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, Co
 }
 
 /// Like [`Verdict::evaluate`], for one check, without allocations.
-pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
+pub(in crate::store::redis) fn step_of_one(check: &Check, part: &mut ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());
     let step = step(check, seen.state.as_ref(), check.counter.quota().tick().ticks_in(part.now_us), check.cost);

@@ -466,7 +466,7 @@ impl Model {
         (queue.line, queue.end) = (Line::Connecting, None);
         // The queue can give out as many entries again as there were requests.
         for _ in 0..=self.requests {
-            let (id, _) = queue.ask(request(0), Waker::noop()).expect("there is room");
+            let (id, _) = queue.ask(*request(0), Waker::noop()).expect("there is room");
             assert!(id <= self.requests.into(), "an entry is left");
         }
     }
