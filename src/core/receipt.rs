@@ -177,8 +177,8 @@ impl Receipt {
     }
 
     #[cfg(any(feature = "redis", test))]
-    pub(crate) fn with_call(self, call: Option<CallId>) -> Self {
-        Self { call, ..self }
+    pub(crate) fn set_call(&mut self, call: Option<CallId>) {
+        self.call = call;
     }
 
     pub(crate) fn call(&self) -> Option<CallId> {

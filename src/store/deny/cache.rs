@@ -1,10 +1,9 @@
 use std::fmt;
 use std::future::poll_fn;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -218,12 +217,7 @@ impl<S: Store> Store for DenyCache<S> {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         self.decide_by(checks, ask.mode, |inner| match inner.decide(checks, ask) {
             MaybeFuture::Ready(decided) => Called::Ready(decided),
-            MaybeFuture::Pending(mut pending) => {
-                let mut checks = kept(checks);
-                Called::Pending(poll_fn(move |cx| {
-                    pending.as_mut().poll(cx).map(|decided| (mem::take(&mut checks), decided))
-                }))
-            }
+            MaybeFuture::Pending(pending) => Called::Pending(PendingCall { pending, checks: kept(checks) }),
         })
     }
 
@@ -266,8 +260,27 @@ pub(crate) enum Called<F> {
     Pending(F),
 }
 
+struct PendingCall {
+    pending: Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>,
+    checks: Checks,
+}
+
+impl Future for PendingCall {
+    type Output = Result<StoreDecision, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.pending.as_mut().poll(cx)
+    }
+}
+
+impl AsRef<[Check]> for PendingCall {
+    fn as_ref(&self) -> &[Check] {
+        &self.checks
+    }
+}
+
 impl<S> DenyCache<S> {
-    /// The call and its recording are one boxed future. If it is dropped early, nothing is recorded.
+    /// The call, which keeps its checks, and its recording are one boxed future. If it is dropped early, nothing is recorded.
     pub(crate) fn decide_by<F>(
         &self,
         checks: &[Check],
@@ -275,24 +288,27 @@ impl<S> DenyCache<S> {
         call: impl FnOnce(&S) -> Called<F>,
     ) -> MaybeFuture<Result<StoreDecision, Error>>
     where
-        F: Future<Output = (Checks, Result<StoreDecision, Error>)> + Send + Unpin + 'static,
+        F: Future<Output = Result<StoreDecision, Error>> + AsRef<[Check]> + Send + Unpin + 'static,
     {
-        let snapshot = self.refusals.snapshot(checks);
+        let mut snapshot = self.refusals.snapshot(checks);
         if let Some(refused) = self.refusals.refusal(&snapshot, checks, mode) {
             return MaybeFuture::Ready(Ok(refused));
         }
         let refusals = &self.refusals;
         match call(&self.inner) {
             Called::Ready(decided) => {
-                refusals.record(&snapshot, checks, &decided);
+                refusals.record(&mut snapshot, checks, &decided);
                 MaybeFuture::Ready(decided)
             }
             Called::Pending(mut call) => {
                 let refusals = Arc::clone(refusals);
                 MaybeFuture::pending(poll_fn(move |cx| {
-                    let (checks, decided) = ready!(Pin::new(&mut call).poll(cx));
-                    refusals.record(&snapshot, &checks, &decided);
-                    Poll::Ready(decided)
+                    // A decision is large, so it is not moved.
+                    let polled = Pin::new(&mut call).poll(cx);
+                    if let Poll::Ready(decided) = &polled {
+                        refusals.record(&mut snapshot, call.as_ref(), decided);
+                    }
+                    polled
                 }))
             }
         }

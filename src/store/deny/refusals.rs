@@ -51,11 +51,11 @@ pub(crate) struct Refusals {
 pub(super) struct Snapshot {
     /// Before the call of the store, in microseconds of the cache's clock.
     sent: u64,
-    counters: SmallVec<[Fingerprint; 2]>,
-    /// Whether a check's denial denies the request: no check is in shadow mode, and no two are of one counter.
-    is_simple: bool,
-    looks: bool,
+    /// Empty until they are needed, because a service that denies nobody never needs them.
+    counters: Hashes,
 }
+
+type Hashes = SmallVec<[Fingerprint; 2]>;
 
 impl Refusals {
     /// `capacity` must not be zero. With a cap of 0 nothing is cached.
@@ -77,13 +77,17 @@ impl Refusals {
         if self.cap_us == 0 {
             return Snapshot::default();
         }
-        let counters: SmallVec<[Fingerprint; 2]> =
-            checks.iter().map(|check| self.fingerprints.hash(&check.counter)).collect();
-        let repeats = counters.iter().enumerate().any(|(index, counter)| counters[..index].contains(counter));
-        // Checks in shadow mode are decided each time. Two checks of one counter demand more than each of them.
-        let is_simple = !repeats && checks.iter().all(|check| check.mode != Mode::Shadow);
-        let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
-        Snapshot { sent: self.now(), counters, is_simple, looks }
+        let mut snapshot = Snapshot { sent: self.now(), counters: Hashes::new() };
+        if self.generations.may_be_live(snapshot.sent) {
+            self.hash(&mut snapshot, checks);
+        }
+        snapshot
+    }
+
+    fn hash(&self, snapshot: &mut Snapshot, checks: &[Check]) {
+        if snapshot.counters.is_empty() {
+            snapshot.counters.extend(checks.iter().map(|check| self.fingerprints.hash(&check.counter)));
+        }
     }
 
     /// Denies possible strikes only by a ban, because the store counts strikes. Checks without a cached denial have 0
@@ -91,7 +95,7 @@ impl Refusals {
     pub(super) fn refusal(&self, snapshot: &Snapshot, checks: &[Check], mode: AskMode) -> Option<StoreDecision> {
         let now = snapshot.sent;
         let may_be_live = || snapshot.counters.iter().any(|counter| self.generations.get(*counter).may_be_live(now));
-        if mode == AskMode::Probe || !snapshot.is_simple || !may_be_live() {
+        if mode == AskMode::Probe || !may_be_live() || !snapshot.is_simple(checks) {
             return None;
         }
         let units = (mode == AskMode::Cached).then(|| one_unit_peeks(checks));
@@ -112,13 +116,19 @@ impl Refusals {
 
     /// A peek with nothing left denies a cost of one unit, but only by a ban if it has one, because others may be
     /// strikes.
-    pub(super) fn record(&self, snapshot: &Snapshot, checks: &[Check], decided: &Result<StoreDecision, Error>) {
+    pub(super) fn record(&self, snapshot: &mut Snapshot, checks: &[Check], decided: &Result<StoreDecision, Error>) {
         let Ok(StoreDecision { decision, .. }) = decided else { return };
+        let looks = checks.iter().all(|check| check.cost == 0 && !check.is_only_for_ban());
+        let is_taken = !looks && decision.is_allowed();
+        if self.cap_us == 0 || is_taken && !self.generations.may_be_live(snapshot.sent) {
+            return;
+        }
+        self.hash(snapshot, checks);
         let (outcomes, is_empty) = (decision.outcomes(), |look: &Outcome| look.remaining() == 0);
-        match snapshot.looks {
-            false if decision.is_allowed() => self.note_taken(snapshot, checks),
+        match looks {
+            false if is_taken => self.note_taken(snapshot, checks),
             _ if decision.source() != Source::Store => {}
-            false if snapshot.is_simple => self.cache(snapshot, checks, outcomes),
+            false if snapshot.is_simple(checks) => self.cache(snapshot, checks, outcomes),
             true if outcomes.iter().any(is_empty) => {
                 let refused = |(check, look): (&Check, &Outcome)| {
                     let refuses = is_empty(look) && check.ban.is_none();
@@ -149,6 +159,7 @@ impl Refusals {
             if !refuses || until <= now || !generation.keeps(sent) {
                 continue;
             }
+            self.generations.until.fetch_max(until, Ordering::SeqCst);
             generation.note(until);
             if outcome.is_banned() {
                 let of_ban = self.generations.get(self.fingerprints.hash(&ban_counter(&check.counter)));
@@ -220,6 +231,15 @@ impl Refusals {
 impl fmt::Debug for Refusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refusals").field("from_cache", &self.from_cache).finish_non_exhaustive()
+    }
+}
+
+impl Snapshot {
+    /// Whether a check's denial denies the request: no check is in shadow mode, because those are decided each time,
+    /// and no two are of one counter, because two demand more than each of them.
+    fn is_simple(&self, checks: &[Check]) -> bool {
+        let repeats = |(index, counter)| self.counters[..index].contains(counter);
+        !self.counters.iter().enumerate().any(repeats) && checks.iter().all(|check| check.mode != Mode::Shadow)
     }
 }
 
@@ -382,7 +402,11 @@ const MAX_GENERATIONS: usize = 16_384;
 /// Times of changes. A denial is live only if the store was called later, so that invalidation is one write, without a
 /// lock.
 #[derive(Debug)]
-struct Generations(Box<[Generation]>);
+struct Generations {
+    each: Box<[Generation]>,
+    /// When the last denial of all expires.
+    until: AtomicU64,
+}
 
 #[derive(Debug, Default)]
 struct Generation {
@@ -395,13 +419,17 @@ struct Generation {
 impl Generations {
     fn new(refusals: usize) -> Self {
         let count = refusals.min(MAX_GENERATIONS).next_power_of_two();
-        Self((0..count).map(|_| Generation::default()).collect())
+        Self { each: (0..count).map(|_| Generation::default()).collect(), until: AtomicU64::new(0) }
+    }
+
+    fn may_be_live(&self, now: u64) -> bool {
+        self.until.load(Ordering::SeqCst) > now
     }
 
     fn get(&self, counter: Fingerprint) -> &Generation {
         #[allow(clippy::cast_possible_truncation, reason = "only the low bits are used")]
         let bits = counter.hash as usize;
-        &self.0[bits & (self.0.len() - 1)]
+        &self.each[bits & (self.each.len() - 1)]
     }
 }
 

@@ -12,7 +12,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
@@ -201,11 +201,14 @@ impl Call {
     }
 
     fn reported(&mut self, cx: &mut Context<'_>) -> Poll<Result<StoreDecision, Error>> {
-        let decided = ready!(self.pending.as_mut().poll(cx));
-        if let Some(permit) = self.permit.take() {
-            self.without.report(permit, &decided);
+        // A decision is large, so it is not moved.
+        let polled = self.pending.as_mut().poll(cx);
+        if let Poll::Ready(decided) = &polled
+            && let Some(permit) = self.permit.take()
+        {
+            self.without.report(permit, decided);
         }
-        Poll::Ready(decided)
+        polled
     }
 }
 
@@ -213,9 +216,11 @@ impl Future for Call {
     type Output = Result<StoreDecision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut decided = ready!(self.reported(cx));
-        self.without.stand_in(&self.checks, &mut decided);
-        Poll::Ready(decided)
+        let mut polled = self.reported(cx);
+        if let Poll::Ready(decided) = &mut polled {
+            self.without.stand_in(&self.checks, decided);
+        }
+        polled
     }
 }
 

@@ -96,9 +96,9 @@ impl SlotGroup {
     /// Refunds the part's units if its reply is late.
     async fn decide(self, engine: Arc<Engine>, deadline: Deadline) -> Result<(Self, Verdict), Error> {
         let reply = engine.call(Request::new(&engine.prefix, &self.checks, || engine.time.now_ms()), deadline).await;
-        let part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
+        let mut part = reply.map_err(|no_reply| engine.refund_late(&self.checks, no_reply))?.script()?;
         let now_us = part.now_us();
-        let verdict = Verdict::evaluate(&self.checks, part).inspect_err(|_| engine.time.learn(now_us))?;
+        let verdict = Verdict::evaluate(&self.checks, &mut part).inspect_err(|_| engine.time.learn(now_us))?;
         Ok((self, verdict))
     }
 }

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Context;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deadpool_redis::redis::{Arg, Cmd, Value};
@@ -56,7 +57,14 @@ impl Engine {
     /// taken.
     pub(super) fn call(&self, request: Request, deadline: Deadline) -> PendingReply {
         let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-        self.servers.ask(Job::new(request, Timeout::by(self.budget, deadline), slot))
+        self.servers.ask(Box::new(Job::new(request, Timeout::by(self.budget, deadline), slot)))
+    }
+
+    /// Sends a decision, unless too much is in flight: then it is queued.
+    pub(super) fn begin(&self, checks: &[Check], timeout: Timeout, cx: &Context<'_>) -> Result<PendingReply, Error> {
+        let request = Request::new(&self.prefix, &with_bans(checks), || self.time.now_ms());
+        let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
+        self.servers.begin(Job::new(request, timeout, slot), cx)
     }
 
     /// Sends a command, once, to the server that has its key. It may be sent even if the future is dropped.
@@ -82,7 +90,7 @@ impl Engine {
             let (taken, change) = changed(taken, change);
             let request = Request::adjustment(&self.prefix, before, &taken, change, || self.time.now_ms());
             let slot = request.key().map_or(0, |key| self.servers.slot_of(key));
-            let sent = self.servers.settle(Job::new(request, Timeout::for_settlement(self.budget), slot));
+            let sent = self.servers.settle(Box::new(Job::new(request, Timeout::for_settlement(self.budget), slot)));
             let taken = taken.into_owned();
             MaybeFuture::pending(async move {
                 let part = sent?.await.unwrap_or_else(|_| Err(stopped()))?;
@@ -188,20 +196,23 @@ fn key_of(command: &Cmd) -> Option<&[u8]> {
 }
 
 /// All decisions and errors of a call name the call, so that layers count one failure.
-fn decided_by(id: StoreId, checks: &[Check], part: ReplyPart) -> Result<StoreDecision, Error> {
+fn decided_by(id: StoreId, checks: &[Check], mut part: ReplyPart) -> Result<StoreDecision, Error> {
     let call = part.call;
-    let read = || {
+    let mut read = || {
         if let [check @ Check { ban: None, .. }] = checks {
-            return Ok(decided_one(id, check, &step_of_one(check, part)?));
+            return Ok(decided_one(id, check, &step_of_one(check, &mut part)?));
         }
         let checks = with_bans(checks);
-        let verdict = Verdict::evaluate(&checks, part)?;
+        let verdict = Verdict::evaluate(&checks, &mut part)?;
         Ok(decided(id, &checks, &verdict.steps, verdict.refused))
     };
-    match read() {
-        Ok(StoreDecision { decision, receipt }) => Ok(StoreDecision { decision, receipt: receipt.with_call(call) }),
-        Err(error) => Err(call.into_iter().fold(error, Error::with_call)),
+    // A decision is large, so it is not moved.
+    let mut decided: Result<StoreDecision, Error> = read();
+    match &mut decided {
+        Ok(decided) => decided.receipt.set_call(call),
+        Err(error) => *error = call.into_iter().fold(error.shared(), Error::with_call),
     }
+    decided
 }
 
 /// Smaller differences of clocks are ignored, because a reply takes time.

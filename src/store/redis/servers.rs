@@ -63,12 +63,24 @@ impl Servers {
         }
     }
 
+    /// Like [`ask`](Self::ask) and, if it is to a server on the caller's runtime, the first poll.
+    pub(super) fn begin(&self, job: Job, cx: &Context<'_>) -> Result<PendingReply, Error> {
+        match self.here() {
+            Some((server, here)) => server.begin(&here, job, cx).map(PendingReply::Server),
+            None => Ok(self.ask(Box::new(job))),
+        }
+    }
+
+    fn here(&self) -> Option<(&Server, Handle)> {
+        match self {
+            Self::One(server) if server.settings().runtime.is_none() => Some((server, Handle::try_current().ok()?)),
+            _ => None,
+        }
+    }
+
     /// Nothing is sent before the first poll. Cancellation is as for [`Asking`].
     pub(super) fn ask(&self, job: Box<Job>) -> PendingReply {
-        if let Self::One(server) = self
-            && server.settings().runtime.is_none()
-            && let Ok(here) = Handle::try_current()
-        {
+        if let Some((server, here)) = self.here() {
             return PendingReply::Server(server.ask_by(&here, job));
         }
         let (servers, timeout, has_runtime) = (self.clone(), job.timeout, self.settings().runtime.is_some());

@@ -1,7 +1,6 @@
 //! [`Store`] on top of the engine, raw and with a deny cache.
 
 use std::fmt;
-use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,11 +8,12 @@ use std::task::{Context, Poll, ready};
 use deadpool_redis::redis::{Cmd, Value};
 
 use super::engine::Engine;
+use super::pipeline::Timeout;
 use super::servers::PendingReply;
 use super::wire::{MAX_CHECKS, Request, applied_change};
 use crate::core::decision::{Decision, Source};
 use crate::core::{Checks, Error, kept};
-use crate::store::bans::{changed, size, with_bans};
+use crate::store::bans::{changed, size};
 use crate::store::deny::Called;
 use crate::store::evaluate::untaken;
 use crate::store::{
@@ -205,8 +205,7 @@ impl RawRedisStore {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
             DecideFuture::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
         } else {
-            let request = Request::new(&engine.prefix, &with_bans(&checks), || engine.time.now_ms());
-            DecideFuture::Together(engine.call(request, deadline))
+            DecideFuture::New(Timeout::by(engine.budget, deadline))
         };
         Called::Pending(PendingDecision { engine: Arc::clone(engine), checks, way })
     }
@@ -219,23 +218,40 @@ struct PendingDecision {
 }
 
 enum DecideFuture {
+    /// Not polled yet.
+    New(Timeout),
     Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
 }
 
 impl Future for PendingDecision {
-    type Output = (Checks, Result<StoreDecision, Error>);
+    type Output = Result<StoreDecision, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { engine, checks, way } = &mut *self;
-        let decided = match way {
-            DecideFuture::Together(asking) => match ready!(Pin::new(asking).poll(cx)) {
+        if let DecideFuture::New(timeout) = way {
+            let asked = engine.begin(checks, *timeout, cx)?;
+            let was_polled = matches!(asked, PendingReply::Server(_));
+            *way = DecideFuture::Together(asked);
+            if was_polled {
+                return Poll::Pending;
+            }
+        }
+        match way {
+            // It is polled above.
+            DecideFuture::New(_) => Poll::Pending,
+            DecideFuture::Together(asking) => Poll::Ready(match ready!(Pin::new(asking).poll(cx)) {
                 Ok(part) => engine.decided(checks, part),
                 Err(no_reply) => Err(engine.refund_late(checks, no_reply)),
-            },
-            DecideFuture::Apart(deciding) => ready!(deciding.as_mut().poll(cx)),
-        };
-        Poll::Ready((mem::take(checks), decided))
+            }),
+            DecideFuture::Apart(deciding) => deciding.as_mut().poll(cx),
+        }
+    }
+}
+
+impl AsRef<[Check]> for PendingDecision {
+    fn as_ref(&self) -> &[Check] {
+        &self.checks
     }
 }
 
@@ -243,7 +259,7 @@ impl Store for RawRedisStore {
     fn decide(&self, checks: &[Check], ask: Ask) -> MaybeFuture<Result<StoreDecision, Error>> {
         match self.call(checks, ask.deadline) {
             Called::Ready(decided) => MaybeFuture::Ready(decided),
-            Called::Pending(call) => MaybeFuture::pending(async move { call.await.1 }),
+            Called::Pending(call) => MaybeFuture::pending(call),
         }
     }
 

@@ -33,7 +33,8 @@ fn check() -> Check {
 
 /// A decision of the store, by a call that others share or by its own.
 fn decided_by_store(call: Option<CallId>) -> StoreDecision {
-    let receipt = Receipt::empty(StoreId::new()).with_call(call);
+    let mut receipt = Receipt::empty(StoreId::new());
+    receipt.set_call(call);
     StoreDecision::new(Decision::new([Outcome::allowed(&check(), 10)], Source::Store), receipt)
 }
 

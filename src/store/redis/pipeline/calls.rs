@@ -1,4 +1,3 @@
-use std::ptr;
 use std::sync::Arc;
 
 use deadpool_redis::redis::Value;
@@ -12,9 +11,10 @@ use super::job::Asked;
 use super::resp::Reply;
 use crate::store::Clock;
 use crate::store::clock::micros;
+pub(super) use crate::store::redis::wire::Packer;
 #[cfg(feature = "cluster")]
 use crate::store::redis::wire::Way;
-use crate::store::redis::wire::{Calls, KeyHashes, Packed, Program, Request, ScriptReply};
+use crate::store::redis::wire::{Calls, Program, Request, ScriptReply};
 
 #[derive(Clone)]
 pub(in crate::store::redis) struct Settings {
@@ -30,13 +30,6 @@ pub(in crate::store::redis) struct Settings {
 
 pub(super) type SharedSettings = Arc<Settings>;
 
-/// The first call of a script includes its source, which later calls on the connection cannot overtake.
-#[derive(Default)]
-pub(super) struct Known {
-    programs: Vec<&'static Program>,
-    seen: KeyHashes,
-}
-
 /// Makes one command for each slot, and one for each request that must be alone.
 pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
     let part = |id: &usize| (entries[*id].job.slot, entries[*id].job.way);
@@ -51,7 +44,7 @@ pub(super) fn calls(mut ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
 
 fn command(mut ids: Ids, entries: &Entries) -> Command {
     if ids.len() > 1 {
-        Packed::sort(&mut ids, |id| request(entries, *id));
+        Packer::sort(&mut ids, |id| request(entries, *id));
     }
     Command::new(ids, entries)
 }
@@ -64,7 +57,7 @@ pub(super) fn encode(
     command: &mut Command,
     entries: &Entries,
     settings: &Settings,
-    known: &mut Known,
+    packer: &mut Packer,
     out: &mut Vec<u8>,
 ) {
     let first = &entries[command.ids[0]].job;
@@ -84,30 +77,10 @@ pub(super) fn encode(
     if let Asked::Command(call, _) = &first.asked {
         return call.write_packed_command(out);
     }
-    let requests: SmallVec<[&Request; 1]> = command.ids.iter().map(|id| request(entries, *id)).collect();
-    let packed = Packed::new(&requests, &mut known.seen);
-    let program = packed.program(settings.calls.unwrap_or_default());
     // Microseconds since the Unix epoch.
     let now = settings.clock.as_deref().map(|clock| micros(clock.wall()).to_string()).unwrap_or_default();
-    let is_new = !known.programs.iter().any(|known| ptr::eq(*known, program));
-    if is_new {
-        known.programs.push(program);
-    }
-    push_head(out, b'*', packed.count());
-    for argument in packed.arguments(program, &now, is_new || command.loads > 0) {
-        push_head(out, b'$', argument.len());
-        out.extend_from_slice(argument);
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
-    let digit = |number: usize| b"0123456789"[number % 10];
-    match length {
-        0..10 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
-        10..100 => out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']),
-        _ => out.extend_from_slice(format!("{}{length}\r\n", char::from(kind)).as_bytes()),
-    }
+    let requests = command.ids.iter().map(|id| request(entries, *id));
+    packer.call(requests, settings.calls.unwrap_or_default(), &now, command.loads > 0, out);
 }
 
 pub(super) fn fits(reply: &Reply<'_>, command: &Command, entries: &Entries) -> bool {

@@ -16,7 +16,7 @@ pub(super) type EntryId = usize;
 pub(super) type Entries = Slab<Entry>;
 
 pub(super) struct Entry {
-    pub(super) job: Box<Job>,
+    pub(super) job: Job,
     pub(super) state: Progress,
 }
 

@@ -131,8 +131,8 @@ pub(in crate::store::redis) struct Unsettled {
 
 impl Job {
     #[inline]
-    pub(in crate::store::redis) fn new(request: Request, timeout: Timeout, slot: u16) -> Box<Self> {
-        Box::new(Self::from_asked(Asked::Script(request), timeout, slot))
+    pub(in crate::store::redis) fn new(request: Request, timeout: Timeout, slot: u16) -> Self {
+        Self::from_asked(Asked::Script(request), timeout, slot)
     }
 
     pub(in crate::store::redis) fn command(

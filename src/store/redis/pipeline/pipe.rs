@@ -112,16 +112,19 @@ impl Asking {
         Self { pipe, stage: Stage::New(job) }
     }
 
-    fn ask(&mut self, job: Box<Job>, cx: &Context<'_>) -> Poll<Result<JobReply, NoReply>> {
+    /// Like the first poll.
+    pub(super) fn begin(pipe: Arc<Pipe>, job: Job, cx: &Context<'_>) -> Result<Self, Error> {
+        let mut asking = Self { pipe, stage: Stage::Over };
+        asking.ask(job, cx)?;
+        Ok(asking)
+    }
+
+    fn ask(&mut self, job: Job, cx: &Context<'_>) -> Result<(), Error> {
         let mut queue = self.pipe.lock();
-        match queue.ask(job, cx.waker()) {
-            Ok((id, next)) => {
-                self.stage = Stage::Waits(id);
-                self.pipe.follow(queue, next);
-                Poll::Pending
-            }
-            Err(error) => Poll::Ready(Err(error.into())),
-        }
+        let (id, next) = queue.ask(job, cx.waker())?;
+        self.stage = Stage::Waits(id);
+        self.pipe.follow(queue, next);
+        Ok(())
     }
 }
 
@@ -130,7 +133,10 @@ impl Future for Asking {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let id = match mem::replace(&mut self.stage, Stage::Over) {
-            Stage::New(job) => return self.ask(job, cx),
+            Stage::New(job) => {
+                self.ask(*job, cx)?;
+                return Poll::Pending;
+            }
             Stage::Waits(id) => id,
             Stage::Over => panic!("it was polled after its reply"),
         };

@@ -12,7 +12,7 @@ use deadpool_redis::redis::RedisError;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 
-use super::calls::{Known, SharedSettings, calls, encode, fits};
+use super::calls::{Packer, SharedSettings, calls, encode, fits};
 use super::entries::{Command, Entries, Entry, EntryId, Ids, Progress};
 use super::job::{Failed, Job, JobReply, NotGranted, Response, Settler, Timeout, Unsettled, Watch, fail_all};
 use super::resp::{OutOfStep, Reply};
@@ -77,7 +77,7 @@ pub(super) struct Queue {
     rounds: usize,
     pub(super) line: Line,
     number: u64,
-    known: Known,
+    packer: Packer,
     writing: bool,
     /// Bytes that the socket has not taken yet. The task writes them.
     rest: Vec<u8>,
@@ -109,7 +109,7 @@ impl Queue {
             rounds: 0,
             line: Line::Down,
             number: 0,
-            known: Known::default(),
+            packer: Packer::default(),
             writing: false,
             rest: Vec::new(),
             unsent: 0,
@@ -124,7 +124,7 @@ impl Queue {
         }
     }
 
-    pub(super) fn ask(&mut self, job: Box<Job>, waker: &Waker) -> Result<(EntryId, Next), Error> {
+    pub(super) fn ask(&mut self, job: Job, waker: &Waker) -> Result<(EntryId, Next), Error> {
         if let Some(end) = &self.end {
             return Err(end.shared());
         }
@@ -145,7 +145,7 @@ impl Queue {
         // Then the task checks if the server is silent.
         self.arm(job.timeout.ends());
         let size = job.size();
-        let id = self.entries.insert(Entry { job, state: Progress::Settles(settler) });
+        let id = self.entries.insert(Entry { job: *job, state: Progress::Settles(settler) });
         Ok(self.add(id, size))
     }
 
@@ -163,7 +163,7 @@ impl Queue {
         {
             let socket = Arc::clone(socket);
             let command = Command::new(smallvec![id], &self.entries);
-            return self.begin(socket, smallvec![command]);
+            return self.begin(socket, [command]);
         }
         self.checks += size;
         self.waiting.push_back(id);
@@ -187,16 +187,16 @@ impl Queue {
         self.take().map_or(Next::Rest, |commands| self.begin(socket, commands))
     }
 
-    fn begin(&mut self, socket: Arc<Socket>, commands: Commands) -> Next {
-        let (before, count, mut bytes) = (self.flight.len(), commands.len(), mem::take(&mut self.rest));
+    fn begin(&mut self, socket: Arc<Socket>, commands: impl IntoIterator<Item = Command>) -> Next {
+        let (before, mut bytes) = (self.flight.len(), mem::take(&mut self.rest));
         self.writing = true;
         self.launch(commands);
-        let Self { flight, entries, settings, known, .. } = self;
+        let Self { flight, entries, settings, packer, .. } = self;
         for command in flight.range_mut(before..) {
             // If the store's clock panics here, these commands get no reply, as if the server were silent.
-            encode(command, entries, settings, known, &mut bytes);
+            encode(command, entries, settings, packer, &mut bytes);
         }
-        let was_quiet = before == 0;
+        let (count, was_quiet) = (flight.len() - before, before == 0);
         Next::Write(Round { socket, number: self.number, bytes, count, was_quiet })
     }
 
@@ -230,16 +230,20 @@ impl Queue {
         if ids.is_empty() { None } else { Some(calls(ids, &self.entries)) }
     }
 
-    fn launch(&mut self, commands: Commands) {
-        let (now, count) = (Instant::now(), commands.len());
+    fn launch(&mut self, commands: impl IntoIterator<Item = Command>) {
+        let (now, before) = (Instant::now(), self.flight.len());
         self.rounds += 1;
-        for (place, mut command) in commands.into_iter().enumerate() {
+        self.flight.extend(commands);
+        for command in self.flight.range_mut(before..) {
             self.sent += command.size;
             let silent = now + self.entries[command.ids[0]].job.timeout.budget;
-            (command.heard, command.silent, command.is_late) = (self.heard, silent, false);
-            command.ends_round = place + 1 == count;
+            (command.heard, command.silent, command.is_late, command.ends_round) = (self.heard, silent, false, false);
+        }
+        if let Some(last) = self.flight.back_mut() {
+            last.ends_round = true;
+        }
+        if let Some(silent) = self.flight.range(before..).map(|command| command.silent).min() {
             self.arm(silent);
-            self.flight.push_back(command);
         }
     }
 
@@ -318,7 +322,7 @@ impl Queue {
                 }
                 Some((_, settler)) => uncertain.push(settler),
                 None => {
-                    let job = self.entries[id].job.clone();
+                    let job = Box::new(self.entries[id].job.clone());
                     let refused = Box::new(NotGranted { cause: cause.clone(), job });
                     self.hand(id, Err(Failed::Refused(error.shared(), refused)), done);
                 }
@@ -332,7 +336,7 @@ impl Queue {
             return None;
         }
         let Entry { job, state } = self.entries.remove(id);
-        if let Progress::Settles(settler) = state { Some((job, settler)) } else { None }
+        if let Progress::Settles(settler) = state { Some((Box::new(job), settler)) } else { None }
     }
 
     /// Queues the command with its script or library. Returns it after too many loads.
@@ -388,7 +392,7 @@ impl Queue {
         // A request that was not sent is removed with its caller.
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
-            let Job { timeout, permit, .. } = *entry.job;
+            let Job { timeout, permit, .. } = entry.job;
             if timeout.until > now && !entry.is_left() {
                 await_until(timeout.until);
                 self.waiting.push_back(id);
@@ -437,7 +441,7 @@ impl Queue {
     /// Gives the connection up. Unsent requests wait for the next connection. Returns the commands that were sent.
     pub(super) fn disconnect(&mut self, done: &mut Done) -> VecDeque<Command> {
         self.number += 1;
-        (self.line, self.writing, self.rest, self.known) = (Line::Down, false, Vec::new(), Known::default());
+        (self.line, self.writing, self.rest, self.packer) = (Line::Down, false, Vec::new(), Packer::default());
         let first_unsent = self.flight.len() - mem::take(&mut self.unsent).min(self.flight.len());
         let unsent = self.flight.split_off(first_unsent);
         (self.sent, self.rounds) = (0, 0);
@@ -503,7 +507,7 @@ impl Queue {
         let mut first = None;
         for id in mem::take(&mut self.waiting) {
             let entry = &self.entries[id];
-            let (&Job { timeout, permit, .. }, settles) = (&*entry.job, entry.settles());
+            let (&Job { timeout, permit, .. }, settles) = (&entry.job, entry.settles());
             if settles || timeout.began <= by || entry.is_left() {
                 self.checks -= entry.job.size();
                 self.fail_unsent(id, error, done);

@@ -44,11 +44,16 @@ const DEEPEST: u8 = 32;
 
 /// Returns the next reply and its length. `None` if it is incomplete.
 pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfStep> {
+    if received.first() == Some(&b'$')
+        && let Some((start, length)) = length(received)?
+    {
+        let end = end_of_string(received, start + length)?;
+        return Ok(end.map(|end| (Reply::Bytes(&received[start..start + length]), end)));
+    }
     let Some(end) = end_of(received, 0, DEEPEST)? else { return Ok(None) };
     let reply = &received[..end];
-    let reply = match (reply[0], length(reply)?) {
-        (b'$', Some((start, length))) => Reply::Bytes(&reply[start..start + length]),
-        (b'>', _) => Reply::Pushed,
+    let reply = match reply[0] {
+        b'>' => Reply::Pushed,
         _ => match parse_redis_value(reply).map_err(|_| OutOfStep)? {
             Value::ServerError(error) => Reply::Error(error.into()),
             other => Reply::Other(other),
@@ -99,12 +104,7 @@ fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Out
     };
     let mut end = start + first;
     if each == 0 {
-        end += length + 2;
-        return match received.get(end - 2..end) {
-            Some(b"\r\n") => Ok(Some(end)),
-            Some(_) => Err(OutOfStep),
-            None => Ok(None),
-        };
+        return end_of_string(received, end + length);
     }
     let depth = depth.checked_sub(1).ok_or(OutOfStep)?;
     for _ in 0..each * length {
@@ -114,6 +114,14 @@ fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Out
         }
     }
     Ok(Some(end))
+}
+
+fn end_of_string(received: &[u8], end: usize) -> Result<Option<usize>, OutOfStep> {
+    match received.get(end..end + 2) {
+        Some(b"\r\n") => Ok(Some(end + 2)),
+        Some(_) => Err(OutOfStep),
+        None => Ok(None),
+    }
 }
 
 fn line(received: &[u8], start: usize) -> Result<Option<usize>, OutOfStep> {

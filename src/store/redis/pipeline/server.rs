@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Context;
 
 use arc_swap::ArcSwap;
 use tokio::runtime::{Handle, Id};
@@ -70,6 +71,11 @@ impl Server {
 
     pub(in crate::store::redis) fn ask_by(&self, runtime: &Handle, job: Box<Job>) -> Asking {
         Asking::new(self.line(runtime), job)
+    }
+
+    /// Asks at once.
+    pub(in crate::store::redis) fn begin(&self, runtime: &Handle, job: Job, cx: &Context<'_>) -> Result<Asking, Error> {
+        Asking::begin(self.line(runtime), job, cx)
     }
 
     pub(in crate::store::redis) async fn prepare(&self) -> Result<(), Error> {

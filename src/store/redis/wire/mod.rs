@@ -16,7 +16,7 @@ mod request;
 mod script;
 mod source;
 
-pub(super) use packed::{KeyHashes, Packed};
+pub(super) use packed::Packer;
 pub(super) use reply::{ReplyPart, ScriptReply, Verdict, applied_change, no_decision, step_of_one};
 pub(super) use request::{MAX_CHECKS, Request, redis_key};
 pub(super) use script::{CHECK, Calls, Program, Way};

@@ -8,33 +8,108 @@
 //! call is a batch, which has the indexes of key and rule for each check (`lua/batch.lua`).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+use std::hash::{BuildHasher, Hash};
+use std::ptr;
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use smallvec::{SmallVec, smallvec};
+use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::request::{Request, RuleBytes};
-use super::script::{Calls, Program, count_of};
+use super::script::{Calls, Program, count_of, push_argument, push_head};
 use super::source::Needs;
 
-#[derive(Debug)]
-pub(in crate::store::redis) struct Packed<'a> {
-    keys: SmallVec<[&'a [u8]; 1]>,
-    bytes: SmallVec<[u8; 48]>,
-    /// Selects the script.
-    needs: Needs,
-}
-
-/// Hashes of the keys of a call. Kept to reuse its memory.
+/// What a connection keeps between calls: the scripts that its server has, and memory.
+///
+/// The first call of a script includes its source, which later calls on the connection cannot overtake.
 #[derive(Default)]
-pub(in crate::store::redis) struct KeyHashes {
+pub(in crate::store::redis) struct Packer {
+    programs: Vec<&'static Program>,
+    /// Hashes of the keys of a call. Equal hashes only make it a batch, so they need not withstand attacks.
     hashes: HashTable<u64>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
+    bytes: Vec<u8>,
 }
 
-impl KeyHashes {
-    /// Keys of equal hash count as equal. Their call is a batch.
+impl Packer {
+    /// Makes requests of equal rules adjacent, so that they share the rule's bytes.
+    ///
+    /// Batches keep their order, because a later check must find what an earlier check of the same key took.
+    pub(in crate::store::redis) fn sort<'r, T>(items: &mut [T], request: impl Fn(&T) -> &'r Request) {
+        let rule = |item: &T| request(item).single().map(|(_, rule)| rule);
+        // Usually all have the same rule.
+        if !items.is_sorted_by_key(rule) && Self::default().singles(items.iter().map(&request)).is_some() {
+            items.sort_by_key(rule);
+        }
+    }
+
+    /// Appends a call of the script that decides the requests. Its source is sent if it `is_missing` on the server.
+    ///
+    /// `now` is in microseconds since the Unix epoch, in decimal. If empty, the script calls `TIME`.
+    ///
+    /// # Panics
+    ///
+    /// If the requests have more than 255 checks.
+    pub(in crate::store::redis) fn call<'r>(
+        &mut self,
+        requests: impl ExactSizeIterator<Item = &'r Request> + Clone,
+        calls: Calls,
+        now: &str,
+        is_missing: bool,
+        out: &mut Vec<u8>,
+    ) {
+        if let Some(needs) = self.singles(requests.clone()) {
+            self.begin(needs, requests.len(), calls, is_missing, out);
+            requests.filter_map(Request::single).for_each(|(key, _)| push_argument(out, key));
+        } else {
+            let (keys, needs) = self.batch(requests);
+            self.begin(needs, keys.len(), calls, is_missing, out);
+            for key in keys {
+                push_argument(out, key);
+            }
+        }
+        push_argument(out, now.as_bytes());
+        push_argument(out, &self.bytes);
+    }
+
+    /// `needs` select the script.
+    fn begin(&mut self, needs: Needs, keys: usize, calls: Calls, is_missing: bool, out: &mut Vec<u8>) {
+        let program = Program::shared(calls, needs);
+        let is_new = !self.programs.iter().any(|known| ptr::eq(*known, program));
+        if is_new {
+            self.programs.push(program);
+        }
+        push_head(out, b'*', keys + 5);
+        program.push_call(needs.entry(), is_new || is_missing, out);
+        push_argument(out, count_of(keys));
+    }
+
+    /// Format: the number of groups of equal rules, then each group's rule and number of keys.
+    ///
+    /// Returns `None` if a request has more than one check or is no decision, or if a key occurs twice.
+    fn singles<'r>(&mut self, requests: impl ExactSizeIterator<Item = &'r Request>) -> Option<Needs> {
+        let (all, mut needs, mut last) = (count(requests.len()), Needs::default(), None::<&RuleBytes>);
+        self.hashes.clear();
+        self.bytes.clear();
+        self.bytes.push(0);
+        for request in requests {
+            let (key, rule) = request.single()?;
+            if all > 1 && !self.is_new(key) {
+                return None;
+            }
+            needs = needs.and(request.needs);
+            match self.bytes.last_mut() {
+                Some(same) if last == Some(rule) => *same += 1,
+                _ => {
+                    self.bytes[0] += 1;
+                    self.bytes.extend_from_slice(rule);
+                    self.bytes.push(1);
+                    last = Some(rule);
+                }
+            }
+        }
+        Some(needs.singles(all.into()))
+    }
+
     fn is_new(&mut self, key: &[u8]) -> bool {
         let hash = self.hasher.hash_one(key);
         match self.hashes.entry(hash, |other| *other == hash, |other| *other) {
@@ -45,109 +120,25 @@ impl KeyHashes {
             }
         }
     }
-}
-
-type Single<'a> = (&'a [u8], &'a RuleBytes);
-
-/// Returns `None` if a request has more than one check or is no decision, or if a key occurs twice.
-fn singles<'a>(requests: &[&'a Request], seen: &mut KeyHashes) -> Option<SmallVec<[Single<'a>; 1]>> {
-    if let [request] = requests {
-        return request.single().map(|single| smallvec![single]);
-    }
-    seen.hashes.clear();
-    requests.iter().map(|request| request.single().filter(|(key, _)| seen.is_new(key))).collect()
-}
-
-impl<'a> Packed<'a> {
-    /// Makes requests of equal rules adjacent, so that they share the rule's bytes.
-    ///
-    /// Batches keep their order, because a later check must find what an earlier check of the same key took.
-    pub(in crate::store::redis) fn sort<'r, T>(items: &mut [T], request: impl Fn(&T) -> &'r Request) {
-        let rule = |item: &T| request(item).single().map(|(_, rule)| *rule);
-        // Usually all have the same rule.
-        if !items.is_sorted_by_key(rule) {
-            let requests: Vec<&Request> = items.iter().map(&request).collect();
-            if singles(&requests, &mut KeyHashes::default()).is_some() {
-                items.sort_by_key(rule);
-            }
-        }
-    }
-
-    /// # Panics
-    ///
-    /// If the requests have more than 255 checks.
-    pub(in crate::store::redis) fn new(requests: &[&'a Request], seen: &mut KeyHashes) -> Self {
-        match singles(requests, seen) {
-            Some(singles) => Self::singles(&singles, needs(requests)),
-            None => Self::batch(requests),
-        }
-    }
-
-    pub(in crate::store::redis) fn program(&self, calls: Calls) -> &'static Program {
-        Program::shared(calls, self.needs)
-    }
-
-    /// `now` is in microseconds since the Unix epoch, in decimal. If empty, the script calls `TIME`.
-    pub(in crate::store::redis) fn arguments<'b>(
-        &'b self,
-        program: &'b Program,
-        now: &'b str,
-        is_missing: bool,
-    ) -> impl Iterator<Item = &'b [u8]> {
-        let keys = self.keys.iter().copied();
-        let count = [count_of(self.keys.len())];
-        program
-            .call(self.needs.entry(), is_missing)
-            .into_iter()
-            .chain(count)
-            .chain(keys)
-            .chain([now.as_bytes(), &self.bytes])
-    }
-
-    pub(in crate::store::redis) fn count(&self) -> usize {
-        self.keys.len() + 5
-    }
-
-    /// Format: the number of groups of equal rules, then each group's rule and number of keys.
-    fn singles(singles: &[Single<'a>], needs: Needs) -> Self {
-        if let [(key, rule)] = singles {
-            // Usually a request is sent alone.
-            let mut bytes = SmallVec::new();
-            bytes.push(1);
-            bytes.extend_from_slice(*rule);
-            bytes.push(1);
-            return Self { keys: smallvec![*key], bytes, needs: needs.singles(1) };
-        }
-        let mut bytes = SmallVec::new();
-        bytes.push(0);
-        for same in singles.chunk_by(|one, next| one.1 == next.1) {
-            bytes[0] += 1;
-            bytes.extend_from_slice(same[0].1);
-            bytes.push(count(same.len()));
-        }
-        Self { keys: singles.iter().map(|(key, _)| *key).collect(), bytes, needs: needs.singles(singles.len()) }
-    }
 
     /// Format: the number of rules, the rules, then each request's number of checks and their indexes, from 1.
-    fn batch(requests: &[&'a Request]) -> Self {
+    fn batch<'r>(&mut self, requests: impl Iterator<Item = &'r Request>) -> (Vec<&'r [u8]>, Needs) {
         let (mut keys, mut rules, mut checks) = (Distinct::default(), Distinct::default(), Vec::new());
+        let mut needs = Needs::default();
         for request in requests {
+            needs = needs.and(request.needs);
             checks.push(count(request.checks.len()));
             for [key, rule] in &request.checks {
                 checks.push(place_of(&mut keys, &*request.keys[usize::from(*key)]));
                 checks.push(place_of(&mut rules, &request.rules[usize::from(*rule)]));
             }
         }
-        let mut bytes = SmallVec::with_capacity(1 + rules.0.len() * size_of::<RuleBytes>() + checks.len());
-        bytes.push(count(rules.0.len()));
-        rules.0.into_iter().for_each(|rule| bytes.extend_from_slice(rule));
-        bytes.extend_from_slice(&checks);
-        Self { keys: keys.0.into(), bytes, needs: needs(requests) }
+        self.bytes.clear();
+        self.bytes.push(count(rules.0.len()));
+        rules.0.into_iter().for_each(|rule| self.bytes.extend_from_slice(rule));
+        self.bytes.extend_from_slice(&checks);
+        (keys.0, needs)
     }
-}
-
-fn needs(requests: &[&Request]) -> Needs {
-    requests.iter().fold(Needs::default(), |needs, request| needs.and(request.needs))
 }
 
 fn count(items: usize) -> u8 {

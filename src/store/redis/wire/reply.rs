@@ -84,10 +84,13 @@ impl<'a> ScriptReply<'a> {
         Some(Self { now_us, flags, views, call })
     }
 
-    /// Takes the next part, which must be of `request`. On `None`, nothing was taken.
+    /// Takes the next part of a reply that [`fits`](Self::fits), which must be of `request`. On `None`, nothing was
+    /// taken.
     pub(in crate::store::redis) fn take(&mut self, request: &Request) -> Option<ReplyPart> {
         let flags = SmallVec::from_slice(self.flags.get(..request.size())?);
-        let size = size_of(request, &flags, self.views)?;
+        // The last part is the rest, whose size was checked.
+        let is_last = self.flags.len() == flags.len();
+        let size = if is_last { self.views.len() } else { size_of(request, &flags, self.views)? };
         let views = SmallVec::from_slice(self.views.get(..size)?);
         (self.flags, self.views) = (&self.flags[flags.len()..], &self.views[size..]);
         Some(ReplyPart { now_us: self.now_us, flags, views, read: (0, 0), call: self.call })
@@ -253,7 +256,7 @@ pub(in crate::store::redis) struct Verdict {
 }
 
 impl Verdict {
-    pub(in crate::store::redis) fn evaluate(checks: &[Check], mut part: ReplyPart) -> Result<Self, Error> {
+    pub(in crate::store::redis) fn evaluate(checks: &[Check], part: &mut ReplyPart) -> Result<Self, Error> {
         let now_us = part.now_us;
         let mut seen: SmallVec<[DecodedState; 1]> = SmallVec::new();
         for (index, check) in checks.iter().enumerate() {
@@ -283,7 +286,7 @@ fn state_of<'a>(seen: &'a [DecodedState]) -> impl Fn(usize) -> Option<Cow<'a, Co
 }
 
 /// Like [`Verdict::evaluate`], for one check, without allocations.
-pub(in crate::store::redis) fn step_of_one(check: &Check, mut part: ReplyPart) -> Result<Step, Error> {
+pub(in crate::store::redis) fn step_of_one(check: &Check, part: &mut ReplyPart) -> Result<Step, Error> {
     let seen = part.next(check.counter.quota(), false).ok_or_else(no_decision)?.decided()?;
     seen.found.warn(check.counter.policy());
     let step = step(check, seen.state.as_ref(), check.counter.quota().tick().ticks_in(part.now_us), check.cost);

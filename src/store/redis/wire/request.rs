@@ -231,11 +231,14 @@ type RedisKey = SmallVec<[u8; 80]>;
 
 /// `<prefix>:{<key>}:<policy>:<shape>`. The prefix has no braces, so the hash tag begins at the first brace.
 pub(in crate::store::redis) fn redis_key(prefix: &str, counter: &Counter) -> RedisKey {
-    let mut key = RedisKey::new();
-    key.extend_from_slice(prefix.as_bytes());
-    key.push(b':');
-    for part in name(counter) {
-        key.extend_from_slice(part);
+    let [open, client, close, state] = name(counter);
+    let parts = [prefix.as_bytes(), b":", open, client, close, state];
+    let mut key = RedisKey::from_elem(0, parts.iter().map(|part| part.len()).sum());
+    let mut rest = &mut *key;
+    for part in parts {
+        let (start, end) = rest.split_at_mut(part.len());
+        start.copy_from_slice(part);
+        rest = end;
     }
     key
 }

@@ -34,7 +34,8 @@ pub(in crate::store::redis) struct Program {
     source: String,
     /// The SHA-1 of a script in hexadecimal digits, or the name of a library.
     name: String,
-    functions: Vec<String>,
+    /// The entries, and the first two arguments of a call of each, as they are sent. A script has one entry.
+    entries: Vec<(&'static str, Vec<u8>)>,
 }
 
 impl Program {
@@ -47,10 +48,11 @@ impl Program {
         }
     }
 
-    fn script(needs: Needs, entry: &str) -> Self {
+    fn script(needs: Needs, entry: &'static str) -> Self {
         let source = script_for(needs, entry);
         let name = Script::new(&source).get_hash().to_owned();
-        Self { calls: Calls::Scripts, source, name, functions: Vec::new() }
+        let entries = vec![(entry, arguments(["EVALSHA", &name]))];
+        Self { calls: Calls::Scripts, source, name, entries }
     }
 
     /// Names contain a hash of the source, so that versions of this crate do not collide.
@@ -62,10 +64,10 @@ impl Program {
             let statements = format!("{statements}{CHECK}");
             let name = format!("tollgate_{}", &Script::new(&statements).get_hash()[..16]);
             let register = |entry| format!("redis.register_function('{name}_{entry}', {entry})\n");
-            let functions = entries.iter().map(|entry| format!("{name}_{entry}")).collect();
             let registered = entries.map(register).concat() + &register("check");
             let source = format!("#!lua name={name}\n{statements}{registered}");
-            Self { calls: Calls::Functions, source, name, functions }
+            let entries = entries.map(|entry| (entry, arguments(["FCALL", &format!("{name}_{entry}")])));
+            Self { calls: Calls::Functions, source, name, entries: entries.into() }
         })
     }
 
@@ -81,17 +83,42 @@ impl Program {
         cmd("FCALL").arg(format!("{}_check", self.name)).arg(0).take()
     }
 
-    pub(super) fn call(&self, entry: &'static str, is_missing: bool) -> [&[u8]; 2] {
-        match self.calls {
-            Calls::Scripts if is_missing => [b"EVAL", self.source.as_bytes()],
-            Calls::Scripts => [b"EVALSHA", self.name.as_bytes()],
-            Calls::Functions => [b"FCALL", self.function(entry).as_bytes()],
+    /// Appends the first two arguments of a call.
+    pub(super) fn push_call(&self, entry: &str, is_missing: bool, out: &mut Vec<u8>) {
+        if is_missing && self.calls == Calls::Scripts {
+            out.extend_from_slice(&arguments(["EVAL", &self.source]));
+            return;
         }
+        let call = match &*self.entries {
+            [only] => Some(only),
+            entries => entries.iter().find(|(known, _)| *known == entry),
+        };
+        out.extend_from_slice(&call.expect("the library has every entry").1);
     }
+}
 
-    fn function(&self, entry: &str) -> &str {
-        let of = |function: &&String| function.strip_prefix(&*self.name).is_some_and(|end| &end[1..] == entry);
-        self.functions.iter().find(of).expect("the library has every entry")
+fn arguments(arguments: [&str; 2]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for argument in arguments {
+        push_argument(&mut out, argument.as_bytes());
+    }
+    out
+}
+
+#[inline]
+pub(super) fn push_argument(out: &mut Vec<u8>, argument: &[u8]) {
+    push_head(out, b'$', argument.len());
+    out.extend_from_slice(argument);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[inline]
+pub(super) fn push_head(out: &mut Vec<u8>, kind: u8, length: usize) {
+    let digit = |number: usize| b"0123456789"[number % 10];
+    match length {
+        0..10 => out.extend_from_slice(&[kind, digit(length), b'\r', b'\n']),
+        10..100 => out.extend_from_slice(&[kind, digit(length / 10), digit(length), b'\r', b'\n']),
+        _ => out.extend_from_slice(format!("{}{length}\r\n", char::from(kind)).as_bytes()),
     }
 }
 

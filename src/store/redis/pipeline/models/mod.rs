@@ -77,7 +77,7 @@ mod calls {
     pub(super) type SharedSettings = Arc<Settings>;
 
     #[derive(Default)]
-    pub(super) struct Known {}
+    pub(super) struct Packer {}
 
     /// Makes one command of all requests of a round.
     pub(super) fn calls(ids: Ids, entries: &Entries) -> SmallVec<[Command; 1]> {
@@ -85,7 +85,7 @@ mod calls {
     }
 
     /// Appends a command in the form in which it is sent.
-    pub(super) fn encode(command: &mut Command, entries: &Entries, _: &Settings, _: &mut Known, out: &mut Vec<u8>) {
+    pub(super) fn encode(command: &mut Command, entries: &Entries, _: &Settings, _: &mut Packer, out: &mut Vec<u8>) {
         out.push(super::byte(command.ids.len()));
         out.extend(command.ids.iter().map(|id| super::number(&entries[*id].job)));
     }
@@ -466,7 +466,7 @@ impl Model {
         (queue.line, queue.end) = (Line::Connecting, None);
         // The queue can give out as many entries again as there were requests.
         for _ in 0..=self.requests {
-            let (id, _) = queue.ask(request(0), Waker::noop()).expect("there is room");
+            let (id, _) = queue.ask(*request(0), Waker::noop()).expect("there is room");
             assert!(id <= self.requests.into(), "an entry is left");
         }
     }
