@@ -30,9 +30,10 @@ mod wrk;
 
 use std::net::{Ipv4Addr, TcpListener};
 
+pub(crate) use app::HEADER;
 pub(crate) use build::tower_rate_limiter;
-use options::Options;
-use pass::Runner;
+pub(crate) use options::Options;
+pub(crate) use pass::Runner;
 use sides::{Server, Side};
 
 use crate::table::Figure;
@@ -48,9 +49,20 @@ pub(crate) fn run() {
 
 fn with_options(run: fn(&Options) -> Result<(), String>) {
     if let Err(fault) = Options::parse(std::env::args().skip(2)).and_then(|options| run(&options)) {
-        eprintln!("{fault}");
-        std::process::exit(1);
+        fail(&fault);
     }
+}
+
+/// Says why there is no measurement, and ends the process with 1.
+pub(crate) fn fail(fault: &str) -> ! {
+    eprintln!("{fault}");
+    std::process::exit(1);
+}
+
+/// Starts sides by name, but for those of crates that are not linked.
+pub(crate) fn start<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<Runner>, String> {
+    let find = |name| sides::all().into_iter().find(|side| side.name == name);
+    names.filter_map(find).map(Runner::start).collect()
 }
 
 /// Counts instructions and prints them; ends the process with 1 if a side did not do what it should, or became worse.

@@ -12,11 +12,11 @@
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
 //!   peers` beside `tower_governor`, with `--tower-rate-limiter` beside that crate; with `--layers` only the latter;
 //!   with `profile NAME N` N requests through one layer;
-//! - `growth`: how the cost of a request grows with policies, keys, requests in flight, processes, units of a log and by
-//!   algorithm; with `--features peers` beside `tower_governor`, with `--large` to 10^7 keys in memory, with `--out FILE`
-//!   the figures as a file, of which `examples/charts/growth.rs` draws the chart;
+//! - `growth`: how the cost of a request grows with policies, keys, connections, requests in flight, processes, units of
+//!   a log and by algorithm, with `--features peers` beside other crates; needs wrk, and 12 GB of memory without `--quick`;
 //! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
+//! - `latency`: what a limit adds to the latency of a request at three loads; with `--features peers` beside other crates;
 //! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;
 //! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
 //!   Redis only, with `--paced` on a server that is mostly idle;
@@ -31,11 +31,13 @@ mod effort;
 mod flows;
 mod growth;
 mod http;
+mod latency;
 mod load;
 mod memory;
 mod neighbours;
 mod plain;
 mod quotas;
+mod record;
 mod redis;
 mod regions;
 mod server;
@@ -60,6 +62,7 @@ async fn main() {
         "http" => http::run(),
         "instructions" => http::count(),
         "walk" => http::walk(),
+        "latency" => latency::run(flags),
         "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
@@ -96,7 +99,7 @@ async fn targets(flags: &[String]) {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run; \
+        "give one of: targets redis store memory growth quotas http latency flows neighbours regions, and --quick for a short run; \
          or instructions, walk, or soak --minutes N, perhaps --leaky"
     );
     std::process::exit(2);

@@ -59,7 +59,7 @@ fn table(rounds: usize, requests: usize) -> Table {
     );
     let table = Table::of("policies_memory", "policies", Unit::Nanoseconds, &POLICIES, work);
     #[cfg(feature = "peers")]
-    return table.side(PEER, None).side(PLAIN, Some(PEER)).side(HEADERS, None);
+    return table.beside(PEER).side(PLAIN, Some(PEER)).side(HEADERS, None);
     #[cfg(not(feature = "peers"))]
     table.side(PLAIN, None).side(HEADERS, None)
 }

@@ -11,7 +11,7 @@ use tollgate::store::{RedisStoreBuilder, Store};
 use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, key};
 
 /// The header a request is counted by.
-pub(super) const HEADER: &str = "x-api-key";
+pub(crate) const HEADER: &str = "x-api-key";
 /// Units an hour: so few that a key that was used stays in use during a run.
 pub(super) const LIMIT: u32 = 1_000;
 /// So many at once that no key comes near.

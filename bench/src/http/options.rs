@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use super::Side;
 
-pub(super) struct Options {
-    pub(super) connections: u32,
-    pub(super) rounds: u32,
+pub(crate) struct Options {
+    pub(crate) connections: u32,
+    pub(crate) rounds: u32,
     /// Of one side in one round.
-    pub(super) seconds: u32,
+    pub(crate) seconds: u32,
     pub(super) redis_cell: bool,
     pub(super) tower_rate_limiter: bool,
     /// Where counts of instructions are written to, and where those of before are.
@@ -18,7 +18,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             connections: 64,
             rounds: 7,

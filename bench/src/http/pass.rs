@@ -12,18 +12,19 @@ use super::wrk::{Load, Script};
 const ADMITTED: f64 = 0.02;
 
 /// A side that is up.
-pub(super) struct Runner {
-    pub(super) side: Side,
-    address: SocketAddr,
+pub(crate) struct Runner {
+    pub(crate) side: Side,
+    pub(crate) address: SocketAddr,
     script: Script,
     process: Process,
     redis: Option<Redis>,
 }
 
 /// One round of one side.
-struct Run {
-    load: Load,
-    cpu: Option<f64>,
+pub(crate) struct Run {
+    pub(crate) load: Load,
+    /// Seconds of processor time, if the system tells.
+    pub(crate) cpu: Option<f64>,
     calls: u64,
 }
 
@@ -48,13 +49,13 @@ impl Runner {
     }
 
     /// Long enough that most keys are there, and what a flood may take is taken.
-    pub(super) fn warm_up(&mut self, options: &Options) -> Result<(), String> {
+    pub(crate) fn warm_up(&mut self, options: &Options) -> Result<(), String> {
         self.script.run(self.address, options.connections, 2 * options.seconds)?;
         self.calls()?;
         self.probe()
     }
 
-    fn run(&mut self, options: &Options, connections: u32) -> Result<Run, String> {
+    pub(crate) fn run(&mut self, options: &Options, connections: u32) -> Result<Run, String> {
         let before = self.process.cpu();
         let load = self.script.run(self.address, connections, options.seconds)?;
         let cpu = self.process.cpu().zip(before).map(|(after, before)| after - before);

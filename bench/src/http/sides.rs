@@ -18,26 +18,26 @@ const MANY: u32 = 100_000;
 const FEW: u32 = 100;
 
 /// Builds what a side serves, from the URL of its Redis.
-pub(super) type Serve = fn(String) -> Pin<Box<dyn Future<Output = Router> + Send>>;
+pub(crate) type Serve = fn(String) -> Pin<Box<dyn Future<Output = Router> + Send>>;
 
 /// Builds something that is not part of this program, and answers where it is.
-pub(super) type Build = fn() -> Result<PathBuf, String>;
+pub(crate) type Build = fn() -> Result<PathBuf, String>;
 
 /// Who serves a side.
 #[derive(Clone, Copy)]
-pub(super) enum Server {
+pub(crate) enum Server {
     This(Serve),
     /// A program that takes the URL of its Redis, prints its port and ends with standard input.
     Other(Build),
 }
 
-pub(super) struct Side {
+pub(crate) struct Side {
     /// On the command line.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// In the tables.
-    pub(super) title: &'static str,
+    pub(crate) title: &'static str,
     pub(super) server: Server,
-    pub(super) keys: u32,
+    pub(crate) keys: u32,
     pub(super) redis: bool,
     /// What its Redis must load.
     pub(super) module: Option<Build>,
@@ -46,7 +46,7 @@ pub(super) struct Side {
     /// Whether it is measured over one connection too.
     pub(super) alone: bool,
     /// A header every response has, as a proof that the limit is in place.
-    pub(super) proof: Option<&'static str>,
+    pub(crate) proof: Option<&'static str>,
 }
 
 pub(super) fn all() -> Vec<Side> {

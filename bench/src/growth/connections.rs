@@ -1,0 +1,63 @@
+//! How the cost of a request grows with the connections to a web server, by `wrk` over loopback.
+
+use super::report::{Table, Unit};
+use crate::http::{self, Options};
+
+const ROWS: [usize; 6] = [1, 4, 16, 64, 256, 1_024];
+
+/// The sides of each store, each with what it is compared with. All have neither headers nor a handle.
+const MEMORY: [(&str, Option<&str>); 3] =
+    [("none", None), ("tower_governor", None), ("memory-bare-no-handle", Some("tower_governor"))];
+const REDIS: [(&str, Option<&str>); 3] =
+    [("tower-rate-limit-redis", None), ("tower-redis-cell", None), ("redis-bare-no-handle", Some("tower-redis-cell"))];
+
+/// Measures; ends the process with 1 if a side did not do what it should.
+pub(super) fn run(quick: bool) -> Vec<Table> {
+    let arguments: &[&str] = if quick { &["--quick"] } else { &["--rounds", "5"] };
+    let measured = Options::parse(arguments.iter().map(|&argument| argument.to_owned())).and_then(|options| {
+        let memory = tables(&options, &MEMORY, ["connections_memory", "connections_memory_rate"])?;
+        let redis = tables(&options, &REDIS, ["connections_redis", "connections_redis_rate"])?;
+        Ok(memory.into_iter().chain(redis).collect())
+    });
+    measured.unwrap_or_else(|fault| http::fail(&fault))
+}
+
+fn tables(
+    options: &Options,
+    sides: &[(&'static str, Option<&'static str>)],
+    [cpu, rate]: [&'static str; 2],
+) -> Result<[Table; 2], String> {
+    let mut runners = http::start(sides.iter().map(|(name, _)| *name))?;
+    let is_there = |name: &&str| runners.iter().any(|runner| runner.side.name == *name);
+    let (rounds, seconds) = (options.rounds, options.seconds);
+    let medians = format!("medians of {rounds} rounds of {seconds} s a side, interleaved; 100000 keys, uniform");
+    let work = format!(
+        "One unit of work is a request to an axum server over so many connections that are kept alive, admitted by one \
+         token bucket, without headers; the processor time of the server's process, for each request ({medians})."
+    );
+    let rates = format!("Requests/s of the same runs ({medians}).");
+    let mut tables = [
+        Table::of(cpu, "connections", Unit::Microseconds, &ROWS, work),
+        Table::of(rate, "connections", Unit::PerSecond, &ROWS, rates),
+    ]
+    .map(|table| {
+        let there = sides.iter().filter(|(name, _)| is_there(name));
+        there.fold(table, |table, (name, peer)| match peer {
+            Some(peer) => table.side(name, Some(*peer).filter(is_there)),
+            None => table.beside(name),
+        })
+    });
+    runners.iter_mut().try_for_each(|runner| runner.warm_up(options))?;
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}, by connections", round + 1);
+        for (row, connections) in ROWS.into_iter().enumerate() {
+            for (number, runner) in runners.iter_mut().enumerate() {
+                let run = runner.run(options, u32::try_from(connections).expect("few connections"))?;
+                let cpu = run.cpu.ok_or("this system does not tell the time of a process")?;
+                tables[0].note(number, row, cpu * 1e6 / run.load.requests as f64);
+                tables[1].note(number, row, run.load.per_second);
+            }
+        }
+    }
+    Ok(tables)
+}
