@@ -10,8 +10,9 @@
 //! `--connections N` (64), `--rounds N` (7), `--seconds N` (2) for one side in one round, `--quick`
 //! for 3 rounds of 1 second, `--sides a,b` for some of them by name, `--redis-cell` to build the
 //! module that `tower-redis-cell` needs and `--tower-rate-limiter` to build that crate, which asks
-//! for a compiler newer than this workspace does. Of instructions, `--save FILE` writes the counts
-//! and `--against FILE` compares them with those.
+//! for a compiler newer than this workspace does. `--out FILE` writes the figures for
+//! `examples/charts/benchmarks`. Of instructions, `--save FILE` writes the counts and `--against FILE` compares them with
+//! those.
 
 mod app;
 mod build;
@@ -36,6 +37,7 @@ pub(crate) use options::Options;
 pub(crate) use pass::Runner;
 use sides::{Server, Side};
 
+use crate::record::Record;
 use crate::table::Figure;
 
 /// The first argument of a process that serves one side. The name of the side and the URL of its
@@ -102,6 +104,7 @@ pub(crate) async fn serve() {
 
 fn measure(options: &Options) -> Result<(), String> {
     wrk::check_installed()?;
+    let mut record = Record::new(options.out.as_deref());
     let sides = options.choose(sides::all())?;
     let mut runners = Vec::new();
     for side in sides {
@@ -112,11 +115,14 @@ fn measure(options: &Options) -> Result<(), String> {
     }
     let rounds = pass::rounds(&mut runners, options, options.connections, options.rounds)?;
     report::print(&rounds, options.connections);
+    report::record(&rounds, options.connections, &mut record);
     if options.connections > 1 {
         let mut single: Vec<Runner> = runners.into_iter().filter(|runner| runner.side.alone).collect();
         let rounds = pass::rounds(&mut single, options, 1, options.rounds.min(5))?;
         report::print(&rounds, 1);
+        report::record(&rounds, 1, &mut record);
     }
+    record.write();
     Ok(())
 }
 

@@ -25,7 +25,8 @@
 //! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
 //!   `--leaky` after it, what it says of one that does not.
 //!
-//! `--quick` is for trying it out: fewer and shorter rounds.
+//! `--quick` is for trying it out: fewer and shorter rounds. `--out FILE` writes the figures of `growth`, `latency`, `http`
+//! and `instructions`, of which `examples/charts/benchmarks` draws pictures.
 
 mod effort;
 mod flows;

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::callgrind::Loads;
 use super::options::Options;
 use super::sides::{self, Side};
+use crate::record::Record;
 use crate::table::{Figure, Target, median, print, print_figures};
 
 /// Sides that are counted unless others are asked for; with one of other crates if it is linked.
@@ -45,6 +46,7 @@ struct Counts(HashMap<(String, u32), Vec<f64>>);
 
 /// Counts and prints, beside what an earlier run has saved if that is asked for. Says which sides became worse.
 pub(super) fn run(options: &Options) -> Result<(), String> {
+    let mut record = Record::new(options.out.as_deref());
     let sides = chosen(options)?;
     let counts = Counts::of(&sides, options.rounds.min(ROUNDS))?;
     print_all(&sides, &counts);
@@ -52,6 +54,12 @@ pub(super) fn run(options: &Options) -> Result<(), String> {
     if let Some(path) = &options.save {
         fs::write(path, counts.text()).map_err(|fault| format!("{}: {fault}", path.display()))?;
     }
+    for (side, connections) in each(&sides) {
+        if let Some(counts) = counts.get(side.name, connections) {
+            record.add(["instructions", side.name, "instructions", &connections.to_string()], counts);
+        }
+    }
+    record.write();
     options.against.as_deref().map_or(Ok(()), |path| compare(&sides, &counts, path))
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Options {
     /// Where counts of instructions are written to, and where those of before are.
     pub(super) save: Option<PathBuf>,
     pub(super) against: Option<PathBuf>,
+    /// Where figures are written to, for pictures.
+    pub(super) out: Option<PathBuf>,
     names: Vec<String>,
 }
 
@@ -27,6 +29,7 @@ impl Options {
             tower_rate_limiter: false,
             save: None,
             against: None,
+            out: None,
             names: Vec::new(),
         };
         while let Some(flag) = arguments.next() {
@@ -39,6 +42,7 @@ impl Options {
                 "--tower-rate-limiter" => options.tower_rate_limiter = true,
                 "--save" => options.save = arguments.next().map(PathBuf::from),
                 "--against" => options.against = arguments.next().map(PathBuf::from),
+                "--out" => options.out = arguments.next().map(PathBuf::from),
                 "--sides" => options.names.extend(arguments.next().unwrap_or_default().split(',').map(str::to_owned)),
                 _ => return Err(format!("unknown argument {flag:?}: the options are named in bench/src/http.rs")),
             }

@@ -1,6 +1,7 @@
 //! The tables.
 
 use super::pass::Rounds;
+use crate::record::Record;
 use crate::table::{self, median};
 
 /// The first of all is what the others are compared to.
@@ -13,6 +14,14 @@ pub(super) fn print(all: &[Rounds<'_>], connections: u32) {
     println!("Latency in ms, and processor time of the server's process, connections: {connections}:\n");
     let rows: Vec<_> = all.iter().map(|side| latency(side, base)).collect();
     table::print(&["side", "p50", "p99", "requests/s", "processor time a request, over no limit"], &rows);
+}
+
+/// Notes requests/s for the file.
+pub(super) fn record(all: &[Rounds<'_>], connections: u32, record: &mut Record) {
+    for side in all {
+        let rates: Vec<_> = side.loads.iter().map(|load| load.per_second).collect();
+        record.add(["requests", side.side.name, "1/s", &connections.to_string()], &rates);
+    }
 }
 
 fn ratio(side: &Rounds<'_>, base: &Rounds<'_>) -> Vec<String> {

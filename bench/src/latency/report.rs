@@ -73,6 +73,10 @@ impl Group {
     }
 
     pub(super) fn record(&self, record: &mut Record) {
+        for percent in LOADS {
+            let rate = self.slowest * f64::from(percent) / 100.0;
+            record.add([&format!("latency_{}_rate", self.store), "all", "1/s", &percent.to_string()], &[rate]);
+        }
         for side in &self.sides {
             for (load, percent) in LOADS.iter().enumerate() {
                 for (quantile, name) in NAMES.iter().enumerate() {
