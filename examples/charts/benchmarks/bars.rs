@@ -30,8 +30,9 @@ const REDIS: [Side; 4] = [
     ("tower-redis-cell", "tower-redis-cell", Peer),
 ];
 
-const BUILDS: [Side; 5] = [
+const BUILDS: [Side; 6] = [
     ("tollgate", "tollgate", Ours),
+    ("tower_governor-axum", "tower_governor, axum", Peer),
     ("tower_governor", "tower_governor", Peer),
     ("tollgate-redis", "tollgate, Redis", Ours),
     ("tower-rate-limit-redis", "tower-rate-limit-redis", Peer),
