@@ -34,12 +34,15 @@ mod wrk;
 
 use std::net::Ipv4Addr;
 
+pub(crate) use app::HEADER;
 pub(crate) use build::tower_rate_limiter;
 use figures::PAIRS;
 pub(crate) use figures::{Asked, Over, What, figures};
-use options::Options;
-use pass::Runner;
+pub(crate) use options::Options;
+pub(crate) use pass::Runner;
 use sides::{Server, Setup, Side};
+
+use crate::record::Record;
 
 /// The first argument of a process that serves one side. The name of the side, the URLs of its Redis and the units that
 /// a client may take at once follow.
@@ -66,9 +69,20 @@ async fn with_options<F: Future<Output = Result<(), String>>>(run: fn(Options) -
         Err(fault) => Err(fault),
     };
     if let Err(fault) = done {
-        eprintln!("{fault}");
-        std::process::exit(1);
+        fail(&fault);
     }
+}
+
+/// Says why there is no measurement, and ends the process with 1.
+pub(crate) fn fail(fault: &str) -> ! {
+    eprintln!("{fault}");
+    std::process::exit(1);
+}
+
+/// Starts sides by name, but for those of crates that are not linked.
+pub(crate) async fn start(names: impl Iterator<Item = &str>, options: &Options) -> Result<Vec<Runner>, String> {
+    let find = |name| sides::all().into_iter().find(|side| side.name == name);
+    Runner::start_all(names.filter_map(find).collect(), options).await
 }
 
 /// Serves one side until standard input ends. The port is printed first.
@@ -90,6 +104,7 @@ pub(crate) async fn serve() {
 }
 
 async fn measure(options: Options) -> Result<(), String> {
+    let mut record = Record::new(options.out.as_deref());
     let sides = options.choose(sides::all())?;
     for (side, over) in PAIRS {
         figures::unequal(&sides, side, over)?;
@@ -97,9 +112,13 @@ async fn measure(options: Options) -> Result<(), String> {
     let mut runners = Runner::start_all(sides, &options).await?;
     let rounds = pass::rounds(runners.iter_mut().collect(), &options, options.connections).await?;
     report::print(&rounds, options.connections)?;
+    report::record(&rounds, options.connections, &mut record);
     if options.connections > 1 {
         let single = runners.iter_mut().filter(|runner| runner.side.alone).collect();
-        report::print(&pass::rounds(single, &options, 1).await?, 1)?;
+        let rounds = pass::rounds(single, &options, 1).await?;
+        report::print(&rounds, 1)?;
+        report::record(&rounds, 1, &mut record);
     }
+    record.write();
     Ok(())
 }

@@ -13,11 +13,11 @@
 //! - `memory`: how the memory store compares with `governor`, and what a layer adds to a request, with `--features
 //!   peers` beside `tower_governor`, with `--tower-rate-limiter` beside that crate; with `--layers` only the latter;
 //!   with `profile NAME N` N requests through one layer;
-//! - `growth`: how the cost of a request grows with policies, keys, requests in flight, processes, units of a log and by
-//!   algorithm; with `--features peers` beside `tower_governor`, with `--large` to 10^7 keys in memory, with `--out FILE`
-//!   the figures as a file, of which `examples/charts/growth.rs` draws the chart;
+//! - `growth`: how the cost of a request grows with policies, keys, connections, requests in flight, processes, units of
+//!   a log and by algorithm, with `--features peers` beside other crates; needs wrk, and 12 GB of memory without `--quick`;
 //! - `quotas`: what each kind of quota costs a request, in memory and on Redis;
 //! - `http`: what a limit costs a web server; with `--features peers` beside other crates;
+//! - `latency`: what a limit adds to the latency of a request at three loads; with `--features peers` beside other crates;
 //! - `flows`: what a chunk costs that is taken from a leased portion, and the calls of a body;
 //! - `neighbours`: what requests wait when another stalls, in memory and on Redis; with `--redis` on
 //!   Redis only, with `--paced` on a server that is mostly idle;
@@ -26,18 +26,21 @@
 //! - `soak --minutes N`: whether a server under a mixed load keeps to its memory, files and tasks; with
 //!   `--leaky` after it, what it says of one that does not.
 //!
-//! `--quick` is for trying it out: fewer and shorter rounds.
+//! `--quick` is for trying it out: fewer and shorter rounds. `--out FILE` writes the figures of `growth`, `latency`, `http`
+//! and `instructions`, of which `examples/charts/benchmarks` draws pictures.
 
 mod cluster;
 mod effort;
 mod flows;
 mod growth;
 mod http;
+mod latency;
 mod load;
 mod memory;
 mod neighbours;
 mod plain;
 mod quotas;
+mod record;
 mod redis;
 mod regions;
 mod server;
@@ -65,6 +68,7 @@ async fn main() {
         "http" => http::run().await,
         "instructions" => http::count().await,
         "walk" => http::walk().await,
+        "latency" => latency::run(flags).await,
         "flows" => flows::run(effort(flags)).await,
         http::SERVE => http::serve().await,
         "neighbours" => neighbours::run(flags).await,
@@ -85,7 +89,7 @@ fn effort(flags: &[String]) -> Effort {
 /// Says how the program is called, and ends it.
 fn usage() -> ! {
     eprintln!(
-        "give one of: targets redis store memory growth quotas http flows neighbours regions, and --quick for a short run, of targets --only WORD; \
+        "give one of: targets redis store memory growth quotas http flows neighbours latency regions, and --quick for a short run, of targets --only WORD; \
          or instructions, walk, or soak --minutes N, perhaps --leaky"
     );
     std::process::exit(2);

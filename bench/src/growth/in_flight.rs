@@ -55,5 +55,5 @@ fn tables(Effort { rounds, span, keys, .. }: Effort) -> [Table; 2] {
         Table::of("in_flight_rate", cause, Unit::PerSecond, &ROWS, work),
         Table::of("in_flight_latency", cause, Unit::Microseconds, &ROWS, p50),
     ]
-    .map(|table| table.side(INCR, None).side(STORE, Some(INCR)))
+    .map(|table| table.beside(INCR).side(STORE, Some(INCR)))
 }

@@ -25,7 +25,7 @@ pub(super) fn memory(options: &Options) -> Table {
     );
     let rows = &options.keys_in_memory;
     let table = Table::of("keys_memory", "keys", Unit::Nanoseconds, rows, work);
-    let mut table = table.side(GOVERNOR, None).side(TOLLGATE, Some(GOVERNOR));
+    let mut table = table.beside(GOVERNOR).side(TOLLGATE, Some(GOVERNOR));
     let sides: Vec<_> = rows.iter().map(|&keys| (Governor::new(keys), Tollgate::new(keys))).collect();
     for _ in 0..rounds {
         for (row, (theirs, ours)) in sides.iter().enumerate() {
@@ -67,7 +67,7 @@ pub(super) async fn redis(options: &Options) -> Table {
          of {span:?} a side, interleaved; {IN_FLIGHT} in flight; a server for each row, with the keys of both sides)."
     );
     let table = Table::of("keys_redis", "keys", Unit::Microseconds, &options.keys_on_redis, work);
-    let mut table = table.side(INCR, None).side(STORE, Some(INCR));
+    let mut table = table.beside(INCR).side(STORE, Some(INCR));
     let mut rows = Vec::new();
     for &keys in &options.keys_on_redis {
         rows.push(Row::new(keys, options.effort).await);

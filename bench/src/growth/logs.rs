@@ -21,6 +21,6 @@ const QUOTAS: [fn(u64, Duration) -> Quota; 2] = [Quota::token_bucket, Quota::sli
 /// Adds the sides, of either quota one that is admitted and one that is refused.
 fn sides(table: Table) -> Table {
     let [admitted, refused] = ["token bucket admitted", "token bucket refused"];
-    let table = table.side(admitted, None).side(refused, None);
+    let table = table.beside(admitted).beside(refused);
     table.side("sliding log admitted", Some(admitted)).side("sliding log refused", Some(refused))
 }

@@ -27,7 +27,7 @@ pub(super) async fn run(effort: Effort) -> Table {
          side, interleaved; {IN_FLIGHT} in flight; {CLIENTS} clients, uniform)."
     );
     let table = Table::of("policies_redis", "policies", Unit::Microseconds, &POLICIES, work);
-    let mut table = table.side(INCR, None).side(STORE, Some(INCR));
+    let mut table = table.beside(INCR).side(STORE, Some(INCR));
     let server = Server::start().await;
     let mut rows = Vec::new();
     for policies in POLICIES {

@@ -1,7 +1,7 @@
 //! A process that checks keys on a Redis it shares with others.
 //!
 //! It connects, makes some checks and prints a line. It receives the moment to start, checks for a while, and prints
-//! how many checks it made and how many a second.
+//! how many checks it made, how many a second, and the processor time of each.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,6 +31,14 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) const STORE: &str = "store";
 pub(super) const INCR: &str = "incr";
 
+/// What a process did.
+pub(super) struct Checks {
+    pub(super) count: f64,
+    pub(super) per_second: f64,
+    /// Of its own processor time, for each check.
+    pub(super) cpu_us: f64,
+}
+
 /// A process, as its owner sees it. It ends with its owner.
 pub(super) struct Process {
     input: ChildStdin,
@@ -53,18 +61,18 @@ impl Process {
         process
     }
 
-    /// Lets it check for some time from a moment on; returns how many checks it made, and how many a second.
-    pub(super) async fn load(mut self, start: SystemTime, span: Duration, round: usize) -> (usize, f64) {
+    /// Lets it check for some time from a moment on.
+    pub(super) async fn load(mut self, start: SystemTime, span: Duration, round: usize) -> Checks {
         let start = start.duration_since(UNIX_EPOCH).expect("it is later").as_micros();
         let orders = format!("{start} {} {round}\n", span.as_micros());
         self.input.write_all(orders.as_bytes()).await.expect("it runs");
         let line = self.line().await;
-        let (count, rate) = line.split_once(' ').expect("two numbers");
-        let sample = (count.parse().expect("a count"), rate.parse().expect("a rate"));
+        let numbers: Vec<f64> = line.split(' ').map(|number| number.parse().expect("a number")).collect();
+        let [count, per_second, cpu_us] = numbers[..] else { panic!("not three numbers: {line}") };
         drop(self.input);
         let status = timeout(PATIENCE, self.child.wait()).await.expect("it has not stopped").expect("it ends");
         assert!(status.success(), "a process failed");
-        sample
+        Checks { count, per_second, cpu_us }
     }
 
     async fn line(&mut self) -> String {
@@ -98,7 +106,7 @@ async fn serve(side: &str, url: &str, in_flight: usize, keys: usize) {
     let (start, span, round) = tokio::task::spawn_blocking(read_orders).await.expect("it reads");
     sleep(start.duration_since(SystemTime::now()).unwrap_or_default()).await;
     let sample = entrant.measure(Effort { span, keys, ..Effort::QUICK }, in_flight, round).await;
-    println!("{} {}", sample.count, sample.per_second);
+    println!("{} {} {}", sample.count, sample.per_second, sample.cpu_us);
 }
 
 async fn entrant(side: &str, url: &str, keys: usize) -> Entrant {

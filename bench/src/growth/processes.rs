@@ -1,5 +1,6 @@
 //! How checks/s, and the processor time of a check, grow with the processes on one Redis.
 
+use std::num::NonZero;
 use std::time::{Duration, SystemTime};
 
 use tokio::task::JoinSet;
@@ -13,6 +14,7 @@ use crate::effort::Effort;
 use crate::load::Entrant;
 use crate::server::{SCRIPTS, Server};
 use crate::stores::store;
+use crate::table::median_of;
 
 const ROWS: [usize; 4] = [1, 2, 4, 8];
 
@@ -22,25 +24,58 @@ const SIDES: [(&str, &[&str]); 2] = [(process::INCR, &["incr"]), (process::STORE
 /// Between the order to start and the start.
 const LEAD: Duration = Duration::from_millis(50);
 
+/// The part of what there is from which on it is used up, as the rest goes to the kernel and to waking up.
+const FULL: f64 = 0.85;
+
+/// What one side did in one round.
+struct Trial {
+    per_second: f64,
+    /// Processor time of the server, for each check.
+    cpu_us: f64,
+    /// Cores that the server and the processes kept busy.
+    server_cores: f64,
+    process_cores: f64,
+}
+
 pub(super) async fn run(effort: Effort, server: &Server) -> [Table; 2] {
-    let mut tables = tables(effort);
+    let (mut tables, mut last) = (tables(effort), SIDES.map(|_| Vec::new()));
     let mut connection = server.connection().await;
     Entrant::new("warm", incr(connection.clone(), effort.keys)).warm(effort).await;
     Entrant::new("warm", stored(store(server).await, effort.keys)).warm(effort).await;
     for round in 0..effort.rounds {
         for (row, processes) in ROWS.into_iter().enumerate() {
             for (number, side) in SIDES.into_iter().enumerate() {
-                let (rate, cpu_us) = trial(effort, server, &mut connection, side, processes, round).await;
-                tables[0].note(number, row, rate);
-                tables[1].note(number, row, cpu_us);
+                let trial = trial(effort, server, &mut connection, side, processes, round).await;
+                tables[0].note(number, row, trial.per_second);
+                tables[1].note(number, row, trial.cpu_us);
+                if row == ROWS.len() - 1 {
+                    last[number].push(trial);
+                }
             }
         }
     }
+    let [incr, store] = last.map(|trials| bound(&trials));
+    let most = ROWS[ROWS.len() - 1];
+    tables[0].conclude(format!("What bounds {most} processes: of `INCR`, {incr}; of `RedisStore`, {store}."));
     server.flush(&mut connection).await;
     tables
 }
 
-/// Checks of all processes a second, and microseconds of the server's processor time for each.
+/// Says what more processes would need to do more.
+fn bound(trials: &[Trial]) -> String {
+    let [server, processes] = [|trial: &Trial| trial.server_cores, |trial: &Trial| trial.process_cores]
+        .map(|cores| median_of(trials.iter().map(cores)));
+    let all = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let by = if server >= FULL {
+        "so the one thread of Redis is the bound"
+    } else if server + processes >= FULL * all as f64 {
+        "so all cores are busy, and processes on other machines would go on to grow"
+    } else {
+        "so neither Redis nor the cores are: they wait for round trips, or for other programs"
+    };
+    format!("the server keeps {server:.2} cores busy and the processes {processes:.2}, of {all}, {by}")
+}
+
 async fn trial(
     Effort { keys, span, .. }: Effort,
     server: &Server,
@@ -48,7 +83,7 @@ async fn trial(
     (side, commands): (&str, &[&str]),
     processes: usize,
     round: usize,
-) -> (f64, f64) {
+) -> Trial {
     let mut started = Vec::new();
     for _ in 0..processes {
         started.push(Process::start(side, server.url(), IN_FLIGHT / processes, keys).await);
@@ -61,11 +96,17 @@ async fn trial(
     }
     let samples = running.join_all().await;
     let cpu = server.used_cpu(connection).await - before;
-    let count = samples.iter().map(|(count, _)| count).sum::<usize>() as f64;
+    let count: f64 = samples.iter().map(|checks| checks.count).sum();
+    let of_processes: f64 = samples.iter().map(|checks| checks.cpu_us * checks.count).sum();
     let (calls, _) = server.command_stats(connection, commands).await;
     assert!(calls > 0.0 && calls <= count, "{count} checks and {calls} calls");
     assert!(side == process::STORE || calls.total_cmp(&count).is_eq(), "an `INCR` for each check");
-    (samples.iter().map(|(_, rate)| rate).sum(), cpu * 1e6 / count)
+    Trial {
+        per_second: samples.iter().map(|checks| checks.per_second).sum(),
+        cpu_us: cpu * 1e6 / count,
+        server_cores: cpu / span.as_secs_f64(),
+        process_cores: of_processes / 1e6 / span.as_secs_f64(),
+    }
 }
 
 fn tables(Effort { rounds, span, keys, .. }: Effort) -> [Table; 2] {
@@ -79,5 +120,5 @@ fn tables(Effort { rounds, span, keys, .. }: Effort) -> [Table; 2] {
         Table::of("processes_rate", "processes", Unit::PerSecond, &ROWS, work),
         Table::of("processes_cpu", "processes", Unit::Microseconds, &ROWS, cpu),
     ]
-    .map(|table| table.side("INCR", None).side("RedisStore", Some("INCR")))
+    .map(|table| table.beside("INCR").side("RedisStore", Some("INCR")))
 }

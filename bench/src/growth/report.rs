@@ -1,21 +1,27 @@
-//! Tables of ratios to the first row, and the same figures in a file.
+//! Tables of ratios to the first row, and the powers by which costs grow.
 
-use std::fmt::Write;
-use std::fs::File;
-use std::io::Write as _;
-
+use crate::record::Record;
 use crate::table::{median, median_of, print};
+
+/// By how much an exponent may be above 1.
+const TOLERANCE: f64 = 0.05;
 
 /// A figure of one side, at every row of a table.
 pub(super) struct Curve {
     name: String,
     /// The values by row, then by round.
     rows: Vec<Vec<f64>>,
+    /// Whether it is of tollgate.
+    is_ours: bool,
     /// The curve this one is compared with.
     peer: Option<usize>,
 }
 
 impl Curve {
+    fn new(name: &str, rows: usize, is_ours: bool, peer: Option<usize>) -> Self {
+        Self { name: name.to_owned(), rows: vec![Vec::new(); rows], is_ours, peer }
+    }
+
     fn typical(&self, row: usize) -> f64 {
         median(self.rows[row].clone())
     }
@@ -39,7 +45,7 @@ impl Unit {
         match self {
             Unit::Nanoseconds => "ns",
             Unit::Microseconds => "µs",
-            Unit::PerSecond => "checks/s",
+            Unit::PerSecond => "1/s",
         }
     }
 
@@ -58,11 +64,12 @@ pub(super) struct Table {
     pub(super) unit: Unit,
     rows: Vec<String>,
     curves: Vec<Curve>,
+    conclusion: Option<String>,
 }
 
 impl Table {
     pub(super) fn new(name: &'static str, cause: &'static str, unit: Unit, rows: Vec<String>, work: String) -> Self {
-        Self { name, work, cause, unit, rows, curves: Vec::new() }
+        Self { name, work, cause, unit, rows, curves: Vec::new(), conclusion: None }
     }
 
     /// A table of numbers, from few to many.
@@ -70,11 +77,16 @@ impl Table {
         Self::new(name, cause, unit, rows.iter().map(ToString::to_string).collect(), work)
     }
 
-    /// Adds a side, and its peer of those that are there.
+    /// Adds a side of others.
+    pub(super) fn beside(mut self, name: &str) -> Self {
+        self.curves.push(Curve::new(name, self.rows.len(), false, None));
+        self
+    }
+
+    /// Adds a side of tollgate, and its peer of those that are there.
     pub(super) fn side(mut self, name: &str, peer: Option<&str>) -> Self {
-        assert!(!name.contains(','), "a comma ends a field of the file");
         let peer = peer.map(|peer| self.curves.iter().position(|curve| curve.name == peer).expect("a side is there"));
-        self.curves.push(Curve { name: name.to_owned(), rows: vec![Vec::new(); self.rows.len()], peer });
+        self.curves.push(Curve::new(name, self.rows.len(), true, peer));
         self
     }
 
@@ -82,6 +94,11 @@ impl Table {
     pub(super) fn note(&mut self, side: usize, row: usize, value: f64) {
         assert!(value.is_finite() && value > 0.0, "{}: {value} is no figure", self.curves[side].name);
         self.curves[side].rows[row].push(value);
+    }
+
+    /// Adds what stands after the table.
+    pub(super) fn conclude(&mut self, conclusion: String) {
+        self.conclusion = Some(conclusion);
     }
 
     fn print(&self) {
@@ -93,8 +110,8 @@ impl Table {
         }
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         print(&header, &self.rows.iter().enumerate().map(|(row, name)| self.cells(row, name)).collect::<Vec<_>>());
-        if let Some(exponents) = self.exponents() {
-            println!("{exponents}\n");
+        if let Some(conclusion) = &self.conclusion {
+            println!("{conclusion}\n");
         }
     }
 
@@ -107,59 +124,77 @@ impl Table {
         cells
     }
 
-    /// By which power of the cause each cost grew between the first and the last row; `None` of what has no number.
-    fn exponents(&self) -> Option<String> {
-        let last = self.rows.len() - 1;
-        let [from, to] = [0, last].map(|row| self.rows[row].parse::<f64>().ok());
-        let growth = (to? / from?).ln();
+    /// By which power of the cause a cost grew: between the first row and the last, and where it is steepest. `None` of
+    /// a cause that is no number.
+    fn exponents(&self, curve: &Curve) -> Option<[f64; 2]> {
+        let causes: Vec<f64> = self.rows.iter().map(|row| row.parse().ok()).collect::<Option<_>>()?;
         let sign = if self.unit == Unit::PerSecond { -1.0 } else { 1.0 };
-        // A hundredth is what is printed, and no zero has a sign.
-        let exponent = |curve: &Curve| (sign * curve.ratio(last, curve, 0).ln() / growth * 100.0).round() / 100.0 + 0.0;
-        let each: Vec<_> = self.curves.iter().map(|curve| (&curve.name, exponent(curve))).collect();
-        let named: Vec<_> = each.iter().map(|(name, exponent)| format!("{name} {exponent:.2}")).collect();
-        let faster: Vec<_> =
-            each.iter().filter(|(_, exponent)| *exponent > 1.0).map(|(name, _)| name.as_str()).collect();
-        let verdict = if faster.is_empty() {
-            "none grows faster than its cause".to_owned()
-        } else {
-            format!("above 1, and so faster than the cause: {}", faster.join(", "))
+        let exponent = |from: usize, to: usize| {
+            let exponent = sign * curve.ratio(to, curve, from).ln() / (causes[to] / causes[from]).ln();
+            // A hundredth is what is printed, and no zero has a sign.
+            (exponent * 100.0).round() / 100.0 + 0.0
         };
-        let cost = if sign < 0.0 { "time for each check" } else { "cost" };
-        Some(format!("Exponent of the {cost}, first row to last: {}; {verdict}.", named.join(", ")))
+        let steps = (1..causes.len()).map(|row| exponent(row - 1, row));
+        Some([exponent(0, causes.len() - 1), steps.reduce(f64::max)?])
     }
 
-    fn lines(&self, text: &mut String) {
+    /// A row of the last table for each side of tollgate.
+    fn verdicts(&self) -> Vec<Vec<String>> {
+        let mut rows = Vec::new();
+        for curve in self.curves.iter().filter(|curve| curve.is_ours) {
+            let Some([whole, steepest]) = self.exponents(curve) else { continue };
+            let peer = curve.peer.map(|peer| &self.curves[peer]);
+            let of_peer = peer.and_then(|peer| self.exponents(peer)).map(|exponents| exponents[0]);
+            let verdict = if whole <= 1.0 + TOLERANCE { "no faster than its cause" } else { "faster than its cause" };
+            rows.push(vec![
+                self.name.replace('_', " "),
+                curve.name.clone(),
+                format!("{whole:.2}"),
+                format!("{steepest:.2}"),
+                peer.map(|peer| peer.name.clone()).unwrap_or_default(),
+                of_peer.map(|exponent| format!("{exponent:.2}")).unwrap_or_default(),
+                verdict.to_owned(),
+            ]);
+        }
+        rows
+    }
+
+    fn record(&self, record: &mut Record) {
         for curve in &self.curves {
             for (row, cause) in self.rows.iter().enumerate() {
-                let (value, ratio) = (curve.typical(row), curve.ratio(row, curve, 0));
-                let (table, side, unit) = (self.name, &curve.name, self.unit.name());
-                writeln!(text, "{table},{side},{unit},{cause},{value:.3},{ratio:.4}").expect("text takes all");
+                record.add([self.name, &curve.name, self.unit.name(), cause], &curve.rows[row]);
             }
         }
     }
 }
 
-/// All tables, printed as they come.
+/// All tables, printed as they come, and a last one of all causes.
 pub(super) struct Report {
-    file: Option<File>,
-    text: String,
+    record: Record,
+    verdicts: Vec<Vec<String>>,
 }
 
 impl Report {
-    /// Opens the file, so that a path that is wrong ends the run before it begins.
-    pub(super) fn new(out: Option<&str>) -> Self {
-        let file = out.map(|out| File::create(out).unwrap_or_else(|error| panic!("{out} cannot be written: {error}")));
-        Self { file, text: "table,side,unit,cause,median,ratio\n".to_owned() }
+    pub(super) fn new(record: Record) -> Self {
+        Self { record, verdicts: Vec::new() }
     }
 
     pub(super) fn add(&mut self, table: &Table) {
         table.print();
-        table.lines(&mut self.text);
+        table.record(&mut self.record);
+        self.verdicts.extend(table.verdicts());
     }
 
-    pub(super) fn write(self) {
-        if let Some(mut file) = self.file {
-            file.write_all(self.text.as_bytes()).expect("the file takes all");
-        }
+    /// Prints the last table, and writes the file.
+    pub(super) fn end(self) {
+        println!(
+            "By which power of its cause each cost grew, from the first row to the last, and in the steepest step between \
+             two rows. A figure a second is a cost as the time for each. Up to {:.2} a cost grows no faster than its \
+             cause: the rest is noise, and the waiting for memory.\n",
+            1.0 + TOLERANCE
+        );
+        let header = ["cost", "side", "exponent", "steepest step", "peer", "its exponent", "verdict"];
+        print(&header, &self.verdicts);
+        self.record.write();
     }
 }

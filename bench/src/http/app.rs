@@ -13,7 +13,7 @@ use tollgate::{Policy, Quota, RateLimitHeaders, RateLimitLayer, RedisStore, key}
 use crate::server;
 
 /// The header a request is counted by.
-pub(super) const HEADER: &str = "x-api-key";
+pub(crate) const HEADER: &str = "x-api-key";
 /// Units an hour: so few that a key that was used stays in use during a run.
 pub(super) const LIMIT: u32 = 1_000;
 /// A limit no key comes near, and with units enough for leases.

@@ -9,6 +9,7 @@ use super::check;
 use super::figures::{Asked, What};
 use super::options::Options;
 use super::sides::{self, Side};
+use crate::record::Record;
 use crate::table::{Figure, Target, median, print, print_figures};
 
 /// Sides that are counted unless others are asked for; with one of other crates if it is linked.
@@ -39,12 +40,19 @@ pub(super) struct Counts(HashMap<(String, u32), Vec<f64>>);
 
 /// Counts and prints, beside what an earlier run has saved if that is asked for. Says which sides became worse.
 pub(super) async fn run(options: Options) -> Result<(), String> {
+    let mut record = Record::new(options.out.as_deref());
     let sides = options.choose(sides::all().into_iter().filter(|side| SIDES.contains(&side.name)).collect())?;
     let counts = Counts::of(&each(&sides).collect::<Vec<_>>(), options.rounds.min(ROUNDS)).await?;
     print_all(&sides, &counts);
     if let Some(path) = &options.save {
         fs::write(path, counts.text()).map_err(|fault| format!("{}: {fault}", path.display()))?;
     }
+    for (side, connections) in each(&sides) {
+        if let Some(counts) = counts.get(side.name, connections) {
+            record.add(["instructions", side.name, "instructions", &connections.to_string()], counts);
+        }
+    }
+    record.write();
     options.against.as_deref().map_or(Ok(()), |path| compare(&sides, &counts, path))
 }
 

@@ -4,21 +4,23 @@ use std::path::PathBuf;
 
 use super::Side;
 
-pub(super) struct Options {
-    pub(super) connections: u32,
-    pub(super) rounds: u32,
+pub(crate) struct Options {
+    pub(crate) connections: u32,
+    pub(crate) rounds: u32,
     /// Of one side in one round.
-    pub(super) seconds: u32,
+    pub(crate) seconds: u32,
     pub(super) redis_cell: bool,
     pub(super) tower_rate_limiter: bool,
     /// Where counts of instructions are written to, and where those of before are.
     pub(super) save: Option<PathBuf>,
     pub(super) against: Option<PathBuf>,
+    /// Where figures are written to, for pictures.
+    pub(super) out: Option<PathBuf>,
     names: Vec<String>,
 }
 
 impl Options {
-    pub(super) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             connections: 64,
             rounds: 7,
@@ -27,6 +29,7 @@ impl Options {
             tower_rate_limiter: false,
             save: None,
             against: None,
+            out: None,
             names: Vec::new(),
         };
         while let Some(flag) = arguments.next() {
@@ -39,6 +42,7 @@ impl Options {
                 "--tower-rate-limiter" => options.tower_rate_limiter = true,
                 "--save" => options.save = arguments.next().map(PathBuf::from),
                 "--against" => options.against = arguments.next().map(PathBuf::from),
+                "--out" => options.out = arguments.next().map(PathBuf::from),
                 "--sides" => options.names.extend(arguments.next().unwrap_or_default().split(',').map(str::to_owned)),
                 _ => return Err(format!("unknown argument {flag:?}: the options are named in bench/src/http.rs")),
             }

@@ -14,19 +14,19 @@ use super::wrk::{self, Load, Script};
 const ADMITTED: f64 = 0.02;
 
 /// A side that is up.
-pub(super) struct Runner {
-    pub(super) side: Side,
-    address: SocketAddr,
+pub(crate) struct Runner {
+    pub(crate) side: Side,
+    pub(crate) address: SocketAddr,
     script: Script,
     process: Process,
     redis: Redis,
 }
 
 /// One round of one side.
-pub(super) struct Run {
-    pub(super) load: Load,
+pub(crate) struct Run {
+    pub(crate) load: Load,
     /// Seconds of processor time of the server's process, for a request.
-    pub(super) cpu: f64,
+    pub(crate) cpu: f64,
     /// Calls to Redis for 100 requests.
     pub(super) calls: f64,
 }
@@ -54,7 +54,7 @@ impl Runner {
         Ok(runners)
     }
 
-    async fn run(&mut self, options: &Options, connections: u32) -> Result<Run, String> {
+    pub(crate) async fn run(&mut self, options: &Options, connections: u32) -> Result<Run, String> {
         self.redis.take_calls().await;
         let before = self.process.cpu()?;
         let load = self.script.run(self.address, connections, options.seconds)?;

@@ -2,6 +2,7 @@
 
 use super::figures::{PAIRS, pair};
 use super::pass::{Rounds, Run};
+use crate::record::Record;
 use crate::table::{Figure, median, print as print_table, print_figures};
 
 /// The first of all is what the others are compared to.
@@ -23,6 +24,14 @@ pub(super) fn print(all: &[Rounds<'_>], connections: u32) -> Result<(), String> 
         print_figures(&pairs);
     }
     Ok(())
+}
+
+/// Notes requests/s for the file.
+pub(super) fn record(all: &[Rounds<'_>], connections: u32, record: &mut Record) {
+    for side in all {
+        record
+            .add(["requests", side.side.name, "1/s", &connections.to_string()], &side.each(|run| run.load.per_second));
+    }
 }
 
 fn ratio(side: &Rounds<'_>, base: &Rounds<'_>) -> Vec<String> {

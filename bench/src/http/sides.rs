@@ -35,7 +35,7 @@ const REFUSED: &[&str] = &[
 ];
 
 /// What a side is served with.
-pub(super) struct Setup {
+pub(crate) struct Setup {
     /// Of its Redis, or those of the primaries of its Cluster, with commas between them.
     pub(super) url: String,
     /// Units that a client may take at once.
@@ -43,14 +43,14 @@ pub(super) struct Setup {
 }
 
 /// Builds what a side serves.
-pub(super) type Serve = fn(Setup) -> Pin<Box<dyn Future<Output = Router> + Send>>;
+pub(crate) type Serve = fn(Setup) -> Pin<Box<dyn Future<Output = Router> + Send>>;
 
 /// Builds something that is not part of this program, and answers where it is.
-pub(super) type Build = fn() -> Result<PathBuf, String>;
+pub(crate) type Build = fn() -> Result<PathBuf, String>;
 
 /// Who serves a side.
 #[derive(Clone, Copy)]
-pub(super) enum Server {
+pub(crate) enum Server {
     This(Serve),
     /// A program that takes the URL of its Redis, prints its port and ends with standard input.
     Other(Build),
@@ -58,7 +58,7 @@ pub(super) enum Server {
 
 /// Where a side counts.
 #[derive(Clone, Copy)]
-pub(super) enum Counters {
+pub(crate) enum Counters {
     Nowhere,
     Memory,
     /// With what it must load.
@@ -66,11 +66,11 @@ pub(super) enum Counters {
     Cluster,
 }
 
-pub(super) struct Side {
+pub(crate) struct Side {
     /// On the command line.
-    pub(super) name: &'static str,
+    pub(crate) name: &'static str,
     /// In the tables.
-    pub(super) title: String,
+    pub(crate) title: String,
     pub(super) server: Server,
     pub(super) keys: u32,
     pub(super) counters: Counters,
@@ -79,7 +79,7 @@ pub(super) struct Side {
     /// Whether it is measured over one connection too.
     pub(super) alone: bool,
     /// Nearly all that it answers.
-    pub(super) answers: Answers,
+    pub(crate) answers: Answers,
 }
 
 pub(super) fn all() -> Vec<Side> {

@@ -8,9 +8,9 @@ use std::process::Command;
 use super::app::HEADER;
 
 /// What one run of `wrk` saw.
-pub(super) struct Load {
-    pub(super) requests: u64,
-    pub(super) per_second: f64,
+pub(crate) struct Load {
+    pub(crate) requests: u64,
+    pub(crate) per_second: f64,
     /// In milliseconds.
     pub(super) p50: f64,
     pub(super) p99: f64,
