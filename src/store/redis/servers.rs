@@ -72,10 +72,13 @@ impl Servers {
     }
 
     fn here(&self) -> Option<(&Server, Handle)> {
-        match self {
-            Self::One(server) if server.settings().runtime.is_none() => Some((server, Handle::try_current().ok()?)),
-            _ => None,
+        if let Self::One(server) = self
+            && server.settings().runtime.is_none()
+            && let Ok(here) = Handle::try_current()
+        {
+            return Some((server, here));
         }
+        None
     }
 
     /// Nothing is sent before the first poll. Cancellation is as for [`Asking`].
