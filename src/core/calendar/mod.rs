@@ -142,10 +142,6 @@ impl Calendar {
         &self.0.name
     }
 
-    pub(crate) fn number(self) -> u64 {
-        self.0.number
-    }
-
     /// Longest window without a change of clocks, in milliseconds.
     pub(crate) fn usual_ms(self) -> u64 {
         self.0.unit.usual_ms()
@@ -182,7 +178,7 @@ impl Calendar {
 
 impl PartialEq for Calendar {
     fn eq(&self, other: &Self) -> bool {
-        self.number() == other.number()
+        self.0.number == other.0.number
     }
 }
 
@@ -190,7 +186,7 @@ impl Eq for Calendar {}
 
 impl Hash for Calendar {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.number().hash(state);
+        self.0.number.hash(state);
     }
 }
 

@@ -238,8 +238,7 @@ impl Future for PendingDecision {
             }
         }
         match way {
-            // It is polled above.
-            DecideFuture::New(_) => Poll::Pending,
+            DecideFuture::New(_) => unreachable!("it was begun above"),
             DecideFuture::Together(asking) => Poll::Ready(match ready!(Pin::new(asking).poll(cx)) {
                 Ok(part) => engine.decided(checks, part),
                 Err(no_reply) => Err(engine.refund_late(checks, no_reply)),
