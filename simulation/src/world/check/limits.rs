@@ -136,9 +136,13 @@ impl State {
                 let lives = at.duration_since(other.began) < life || self.is_calm_since(other.began);
                 is_now && lives && !self.is_disturbed(other.began, at)
             };
-            // Of a share, nobody holds more than all.
-            let held: u64 = taken.iter().filter(is_held).map(|other| other.cost.min(other.quota.limit())).sum();
-            (held > one.quota.limit()).then(|| format!("{held} slots are held, of {}", one.quota.limit()))
+            // Of a share, nobody holds more than all. The last of them was admitted by its own limit, which may be newer.
+            let (mut held, mut most) = (0, one.quota.limit());
+            for other in taken.iter().filter(is_held) {
+                held += other.cost.min(other.quota.limit());
+                most = most.max(other.quota.limit());
+            }
+            (held > most).then(|| format!("{held} slots are held, of {most}"))
         })
     }
 }
