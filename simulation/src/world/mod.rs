@@ -38,7 +38,7 @@ impl World {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever reads the system's clock next, it is this.
         host::set_clock(u64::try_from(state.trace.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        if state.is_troubled() {
+        if state.is_troubled() || state.is_torn() {
             state.troubled = state.troubled.max(Some(Instant::now()));
         }
         state
@@ -130,7 +130,7 @@ impl State {
 
     /// Whether nothing was wrong for a while before a time, and since: all that was late has come by then.
     fn is_calm_since(&self, since: Instant) -> bool {
-        self.troubled.is_none_or(|at| at + Duration::from_secs(3) <= since) && !self.is_torn()
+        self.troubled.is_none_or(|at| at + Duration::from_secs(3) <= since)
     }
 
     /// Whether keys of one request may be on two nodes.
