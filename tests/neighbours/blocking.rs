@@ -1,11 +1,16 @@
 //! Handlers that work in line, one request at a time.
 
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use tollgate::RedisStore;
 
 use crate::http::{ask_beside, layer, serve};
-use crate::rig::{assert_none_failed, every_runtime, ms};
+use crate::others::{Tally, ask};
+use crate::rig::{assert_none_failed, connect, every_runtime, few_workers, ms, turn};
+use crate::support::proxy::Proxy;
+use crate::support::server::RedisServer;
 use crate::support::slow::many;
 
 /// How long clients rest between two requests; with a rest the server is mostly idle.
@@ -30,4 +35,30 @@ fn a_handler_that_keeps_its_thread_fails_no_request_of_others_nor_if_it_charges_
             }
         }
     }
+}
+
+/// Tokio wakes no other worker for a single task, and a worker that sleeps may not be the one that reads sockets. Of ten
+/// callers, one gets its reply while some of the others are not sent yet.
+#[test]
+fn a_caller_that_keeps_its_thread_fails_nobody_who_waits_for_the_next_call() {
+    let (_turn, redis, runtime) = (turn(), RedisServer::start(), few_workers(2));
+    let proxy = Proxy::far(redis.port(), ms(20));
+    let store = runtime.block_on(connect(&proxy.url()));
+    assert_none_failed("150 ms in line after a reply, on 2 threads", |_| {
+        let (answers, answered) = channel();
+        let spawn = |number, work| {
+            let (store, answers) = (store.clone(), answers.clone());
+            runtime.spawn(async move {
+                let began = Instant::now();
+                let answer = ask(&store, number).await;
+                answers.send((began.elapsed(), answer)).expect("the test waits");
+                thread::sleep(work);
+            });
+        };
+        spawn(0, ms(150));
+        // Its reply comes before the others'.
+        thread::sleep(ms(5));
+        (1..10).for_each(|number| spawn(number, Duration::ZERO));
+        Tally::of_answers(&answered, 10)
+    });
 }

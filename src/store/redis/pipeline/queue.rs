@@ -578,6 +578,10 @@ impl Done {
         }
     }
 
+    pub(super) fn wakes_one(&self) -> bool {
+        self.wakers.len() == 1
+    }
+
     /// Runs the effects. Returns the emptied list of wakers, whose memory is reused, and the settlements to send again.
     pub(super) fn finish(mut self, watch: &dyn Watch) -> (Vec<Waker>, Vec<Unsettled>) {
         for (permit, failure) in self.reports {

@@ -84,12 +84,17 @@ impl Task {
             self.send(cx, &mut done);
             self.look_at_the_clock(cx, &mut done);
             // Only now, after sending, because woken callers would delay what follows.
+            let is_lone = done.wakes_one();
             let (wakers, unsettled) = done.finish(&*self.pipe.watch);
             self.wakers = wakers;
             if !unsettled.is_empty() {
                 settle_later(&self.pipe.watch, &self.runtime, unsettled);
             }
             let queue = self.pipe.lock();
+            if is_lone && queue.has_waiting() {
+                // For one task tokio wakes no other worker, and none may read sockets if that task blocks this one.
+                self.runtime.spawn(async {});
+            }
             if queue.is_last && queue.is_idle() {
                 return Poll::Ready(());
             }
