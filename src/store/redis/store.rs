@@ -205,7 +205,7 @@ impl RawRedisStore {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
             DecideFuture::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
         } else {
-            DecideFuture::New(Timeout::by(engine.budget, deadline))
+            DecideFuture::New(deadline)
         };
         Called::Pending(PendingDecision { engine: Arc::clone(engine), checks, way })
     }
@@ -218,8 +218,8 @@ struct PendingDecision {
 }
 
 enum DecideFuture {
-    /// Not polled yet.
-    New(Timeout),
+    /// Not polled yet. The timeout begins with the first poll, because a caller may wait for something else before.
+    New(Deadline),
     Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
 }
@@ -229,8 +229,8 @@ impl Future for PendingDecision {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { engine, checks, way } = &mut *self;
-        if let DecideFuture::New(timeout) = way {
-            let asked = engine.begin(checks, *timeout, cx)?;
+        if let DecideFuture::New(deadline) = way {
+            let asked = engine.begin(checks, Timeout::by(engine.budget, *deadline), cx)?;
             let was_polled = matches!(asked, PendingReply::Server(_));
             *way = DecideFuture::Together(asked);
             if was_polled {
