@@ -270,10 +270,10 @@ impl Store for RawRedisStore {
         let (taken, engine) = (untaken(counter), Arc::clone(&self.0));
         let (taken, change) = changed(&taken, change);
         let request = Request::adjustment(&engine.prefix, &[], &taken, change, || engine.time.now_ms());
-        let (asking, taken) = (engine.call(request, Deadline::none()), taken.into_owned());
+        let taken = taken.into_owned();
         MaybeFuture::pending(async move {
             // There is nothing to refund if the reply is late.
-            let part = asking.await.map_err(|no_reply| no_reply.error)?.script()?;
+            let part = engine.call(request, Deadline::none()).await.map_err(|no_reply| no_reply.error)?.script()?;
             let now_us = part.now_us();
             applied_change(&taken, change, part).inspect_err(|_| engine.time.learn(now_us))
         })
