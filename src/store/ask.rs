@@ -77,6 +77,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
+    #[cfg(feature = "redis")]
     pub(crate) const fn none() -> Self {
         Self { at: None }
     }

@@ -1,13 +1,18 @@
 //! How long a decision may take.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::FutureExt;
-use tokio::time::Instant;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::{Instant, advance};
 use tollgate::store::{DenyCache, LeaseStore, Store};
 use tollgate::{Key, MemoryStore, OnFailure, RateLimitLayer, Source};
+use tower::{Layer, Service, service_fn};
 
-use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user};
+use super::rig::{MANY, Mood, Moody, ask, decided_by, header, layer, ms, per_user, source};
 use crate::support::doubles::Bounded;
 
 /// Timers count milliseconds, and round up.
@@ -31,6 +36,18 @@ async fn a_store_that_never_answers_costs_a_request_the_budget() {
         assert!((ms(waits)..=ms(waits) + GRAIN).contains(&waited), "{mood:?}: {waited:?} of {timeout:?}");
     }
     assert_eq!(decided_by(&layer(&Moody::new(Mood::DecidesIn(ms(99))), MANY)).await, Source::Store);
+}
+
+/// As of several requests that are made together, and awaited one after the other.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_awaited_late_has_all_its_budget_from_then() {
+    let layer = layer(&Moody::new(Mood::DecidesIn(ms(99))), MANY).expose_decisions();
+    let serve =
+        service_fn(async |_: Request<Full<Bytes>>| Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())));
+    let request = Request::builder().header("x-user", "ada").body(Full::default()).expect("a request");
+    let response = layer.layer(serve).call(request);
+    advance(ms(200)).await;
+    assert_eq!(source(&response.await.expect("a response")), Source::Store);
 }
 
 #[tokio::test(start_paused = true)]

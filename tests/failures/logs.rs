@@ -1,11 +1,12 @@
 //! What operators are told.
 
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 use tollgate::OnFailure;
 use tracing::Level;
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms};
 use crate::support::log::Log;
+use crate::support::soon::soon;
 
 #[tokio::test(start_paused = true)]
 async fn a_change_is_one_line_however_many_requests_there_are() {
@@ -32,4 +33,22 @@ async fn a_change_is_one_line_however_many_requests_there_are() {
         assert_counts([outage; 3]);
     }
     assert!(log.count("") <= 2 * 4 && log.text().contains("failed_for=10.5s"), "{}", log.text());
+}
+
+/// As where more policies apply to a request than its store decides together: the limits would not be shared, and nobody
+/// would know.
+#[tokio::test]
+async fn requests_that_the_store_never_decides_are_a_line_with_the_cause() {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let layer = layer(&Moody::new(Mood::Refuses), MANY);
+    // Other tests of this process log such lines, too, of which there is one a second.
+    soon(async {
+        while log.lines("store_failed").is_empty() {
+            decided_by(&layer).await;
+            sleep(ms(10)).await;
+        }
+    })
+    .await;
+    assert!(log.lines("store_failed")[0].contains("limit 0"), "{}", log.text());
 }

@@ -1,14 +1,16 @@
 //! Redis killed, paused and back, as clients of a layer see it.
 
 use std::num::NonZeroU32;
+use std::thread;
 use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
 use futures::future::join_all;
 use tokio::time::sleep;
 use tollgate::store::BreakerState;
 use tollgate::{Quota, RateLimitLayer, RedisStore, Source};
 
-use super::rig::{ask, header, ms, per_user, source, state, told};
+use super::rig::{MOST, ask, header, ms, per_user, source, state, told};
 use crate::support::server::RedisServer;
 
 /// Hardly a unit returns during a test.
@@ -50,6 +52,16 @@ async fn assert_returns(layer: &RateLimitLayer, after: &str) {
         sleep(ms(5)).await;
     }
     assert_eq!(state(layer), BreakerState::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_that_asks_outside_of_a_runtime_opens_no_breaker() {
+    let redis = RedisServer::start();
+    let layer = connected(&redis, MANY, Duration::from_secs(20)).await;
+    let outside = layer.clone();
+    let asking = thread::spawn(move || (0..2 * MOST).map(|_| block_on(timed(&outside, "ada")).0).collect::<Vec<_>>());
+    assert_eq!(asking.join().expect("it is answered"), [Source::Fallback; 2 * MOST]);
+    assert_eq!((state(&layer), timed(&layer, "ada").await.0), (BreakerState::Closed, Source::Store));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

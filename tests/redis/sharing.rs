@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use futures::future::poll_immediate;
+use tokio::time;
 use tollgate::deadpool_redis::{Config, Runtime};
-use tollgate::store::{Ask, Check, MaybeFuture, Store};
+use tollgate::store::{Ask, Change, Check, MaybeFuture, Store};
 use tollgate::{Quota, RedisStore};
 
 use super::stores::{FIFTY, PATIENCE, admitted, all_remaining, decide, on_clock, patient_store, remaining, take};
-use crate::support::checks::check;
+use crate::support::checks::{check, counter};
 use crate::support::server::RedisServer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -46,6 +47,20 @@ async fn a_caller_that_goes_away_while_connecting_leaves_the_connection_to_the_o
     let store = RedisStore::builder().timeout(PATIENCE).from_pool(pool).unwrap();
     assert!(poll_immediate(Box::pin(take(&store, "gone", 1))).await.is_none(), "connecting takes a while");
     assert_eq!(remaining(&store, "here").await, 50);
+}
+
+/// As when several responses are asked for together, and awaited one after the other.
+#[tokio::test]
+async fn what_is_awaited_late_has_all_its_time_from_then() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    let decision = store.decide(&[check("late", FIFTY, 1)], Ask::default()).wait();
+    let change = store.adjust(&counter("late", FIFTY), Change::Reset).wait();
+    time::pause();
+    time::advance(2 * PATIENCE).await;
+    time::resume();
+    assert!(decision.await.expect("Redis is there").decision.is_allowed());
+    assert_eq!(change.await.expect("Redis is there").units, 1);
 }
 
 #[tokio::test]

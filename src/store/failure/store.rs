@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{timeout, timeout_at};
 
 use super::rule::{BUDGET, FailureRules};
 use super::without::Without;
@@ -111,13 +111,12 @@ impl FailureStore {
         deadline: Deadline,
         budget: Duration,
     ) -> Call {
-        let timer = if self.own.is_none() { deadline.earlier(Deadline::after(budget)) } else { Deadline::none() };
         let takes_slots = |check: &&Check| check.cost > 0 && check.counter.quota().facts().held;
         let ttl = checks.iter().filter(takes_slots).map(|check| check.counter.quota().window()).max();
-        let pending = match timer.instant() {
+        let pending = match self.own {
             // Boxed, so that calls without a timer are not larger.
-            Some(at) => Box::pin(within(at, budget, pending, ttl.map(|ttl| (ttl, Arc::clone(&self.slots))))),
-            None => pending,
+            None => Box::pin(within(deadline, budget, pending, ttl.map(|ttl| (ttl, Arc::clone(&self.slots))))),
+            Some(_) => pending,
         };
         let call = Call { pending, without: Arc::clone(&self.without), permit: Some(permit), checks: Checks::new() };
         let goes_on = permit.is_probe() || ttl.is_some();
@@ -245,15 +244,17 @@ fn settle(inner: &dyn Store, without: &Without, receipt: Receipt, changes: &[Set
 }
 
 /// Drops a late decision. If the decision may take slots, a task waits for it and releases the slots. Without a
-/// runtime, there is no timer.
+/// runtime, there is no timer. The budget begins with the first poll, because a caller may wait for something else
+/// before.
 async fn within(
-    deadline: Instant,
+    deadline: Deadline,
     budget: Duration,
     mut pending: InnerDecision,
     slots: Option<(Duration, Arc<SlotRenewer>)>,
 ) -> Result<StoreDecision, Error> {
-    let Ok(runtime) = Runtime::try_current() else { return pending.await };
-    match timeout_at(deadline, &mut pending).await {
+    let at = deadline.earlier(Deadline::after(budget)).instant();
+    let (Some(at), Ok(runtime)) = (at, Runtime::try_current()) else { return pending.await };
+    match timeout_at(at, &mut pending).await {
         Ok(decided) => decided,
         Err(late) => {
             if let Some((ttl, slots)) = slots {

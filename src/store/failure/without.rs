@@ -6,7 +6,7 @@
 //! | --- | --- | --- |
 //! | a decision of the store | success, if it is the first reported of its call | when it closes |
 //! | a decision of another source | no outcome: another request may probe at once | |
-//! | an invalid error | no outcome | |
+//! | an invalid error | no outcome | once a second |
 //! | too many callers wait | no outcome: the next probe after 50 ms | once a second |
 //! | a failure of one server of several | no outcome: that server's breaker has it | once a second, if not open |
 //! | any other error | failure, if it is the first reported of its call | when it opens, else once a second |
@@ -80,11 +80,14 @@ impl Without {
     }
 
     fn failed(&self, permit: CallPermit, error: &Error) {
-        if error.is_invalid() {
-            return self.gave_up(permit, 0);
+        if !error.is_invalid() {
+            self.breaker.telemetry.store_failed(error);
         }
-        self.breaker.telemetry.store_failed(error);
-        let is_logged = if error.is_of_a_crowd() {
+        let is_logged = if error.is_invalid() {
+            // The store works, but never decides such a request.
+            self.gave_up(permit, 0);
+            true
+        } else if error.is_of_a_crowd() {
             // No call was made, so no call failed. A probe at this moment would wait, too.
             self.gave_up(permit, FIRST_WAIT_MS);
             true

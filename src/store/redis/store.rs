@@ -205,7 +205,7 @@ impl RawRedisStore {
             let (engine, checks) = (Arc::clone(engine), checks.clone());
             DecideFuture::Apart(Box::pin(async move { engine.decide_apart(checks, deadline).await }))
         } else {
-            DecideFuture::New(Timeout::by(engine.budget, deadline))
+            DecideFuture::New(deadline)
         };
         Called::Pending(PendingDecision { engine: Arc::clone(engine), checks, way })
     }
@@ -218,8 +218,8 @@ struct PendingDecision {
 }
 
 enum DecideFuture {
-    /// Not polled yet.
-    New(Timeout),
+    /// Not polled yet. The timeout begins with the first poll, because a caller may wait for something else before.
+    New(Deadline),
     Together(PendingReply),
     Apart(Pin<Box<dyn Future<Output = Result<StoreDecision, Error>> + Send>>),
 }
@@ -229,8 +229,8 @@ impl Future for PendingDecision {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { engine, checks, way } = &mut *self;
-        if let DecideFuture::New(timeout) = way {
-            let asked = engine.begin(checks, *timeout, cx)?;
+        if let DecideFuture::New(deadline) = way {
+            let asked = engine.begin(checks, Timeout::by(engine.budget, *deadline), cx)?;
             let was_polled = matches!(asked, PendingReply::Server(_));
             *way = DecideFuture::Together(asked);
             if was_polled {
@@ -270,10 +270,10 @@ impl Store for RawRedisStore {
         let (taken, engine) = (untaken(counter), Arc::clone(&self.0));
         let (taken, change) = changed(&taken, change);
         let request = Request::adjustment(&engine.prefix, &[], &taken, change, || engine.time.now_ms());
-        let (asking, taken) = (engine.call(request, Deadline::none()), taken.into_owned());
+        let taken = taken.into_owned();
         MaybeFuture::pending(async move {
             // There is nothing to refund if the reply is late.
-            let part = asking.await.map_err(|no_reply| no_reply.error)?.script()?;
+            let part = engine.call(request, Deadline::none()).await.map_err(|no_reply| no_reply.error)?.script()?;
             let now_us = part.now_us();
             applied_change(&taken, change, part).inspect_err(|_| engine.time.learn(now_us))
         })

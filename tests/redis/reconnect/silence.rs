@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tollgate::RedisStore;
+use tollgate::deadpool_redis::{Config, Runtime};
 use tollgate::store::Change;
 
 use super::rig::{assert_keeps, assert_returns, connect, failure, kept};
@@ -67,4 +68,15 @@ async fn a_server_far_away_is_connected_to_with_the_default_timeouts() {
         assert!(start.elapsed() >= 2 * DELAY, "connecting and loading take a way there and back each");
         drop(take(&store, "ada", 1).await.expect("all is loaded"));
     }
+}
+
+#[tokio::test]
+async fn a_reply_over_a_pool_may_take_as_long_as_the_timeout_of_the_store() {
+    let server = RedisServer::start();
+    let pool = Config::from_url(server.url()).create_pool(Some(Runtime::Tokio1)).expect("the URL is one");
+    let store = RedisStore::builder().timeout(PATIENCE).from_pool(pool).expect("the settings are valid");
+    drop(take(&store, "ada", 1).await.expect("it is connected"));
+    // Connections of a pool wait for 500 ms if nothing else is set.
+    let () = server.ask(&["CLIENT", "PAUSE", "700", "ALL"]);
+    drop(take(&store, "ada", 1).await.expect("the reply comes in time"));
 }

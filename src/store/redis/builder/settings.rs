@@ -166,8 +166,9 @@ impl RedisStoreBuilder {
 
     /// Sets the timeout of one decision, instead of 100 ms.
     ///
-    /// It includes waiting for a connection, sending, and receiving the reply. A decision that takes longer is an
-    /// error, for which [`Error::is_timeout`](crate::Error::is_timeout) is true. Zero is an error.
+    /// It begins with the first poll of the decision, and includes waiting for a connection, sending, and receiving the
+    /// reply. A decision that takes longer is an error, for which [`Error::is_timeout`](crate::Error::is_timeout) is
+    /// true. Zero is an error.
     pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }

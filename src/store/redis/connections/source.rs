@@ -28,6 +28,9 @@ use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
 
+/// Longer than the pipeline waits for any reply.
+const UNBOUNDED: Duration = Duration::from_secs(86_400 * 365);
+
 #[derive(Clone, Default)]
 pub(in crate::store::redis) struct Connect {
     pub(in crate::store::redis) timeout: Duration,
@@ -117,10 +120,8 @@ impl ConnSource {
             // Some sentinels may not respond.
             #[cfg(feature = "sentinel")]
             Origin::Sentinels(sentinels) => timeout(connect.timeout.saturating_mul(8), sentinels.find(connect)).await,
-            // The pool has its own timeouts.
-            Origin::Pool(pool) => {
-                Ok(pool.get().await.map(|taken| Link::Pool(Connection::take(taken))).map_err(refused))
-            }
+            // The pool has its own timeouts of connecting.
+            Origin::Pool(pool) => Ok(pool.get().await.map(taken).map_err(refused)),
         };
         let mut link = opened.map_err(late)??;
         if let Some(calls) = connect.calls {
@@ -195,6 +196,14 @@ async fn open_primary(primary: &ConnectionInfo, connect: &Connect) -> Result<Lin
         Some(Value::BulkString(role)) if role == b"master" => Ok(link),
         _ => Err(not_connected(format!("{} was named as the primary, but is not one", primary.addr()))),
     }
+}
+
+/// Takes a connection out of its pool. Its own timeout of replies would end it with all that is in flight, and late
+/// replies could not be refunded.
+fn taken(pooled: Connection) -> Link {
+    let mut connection = Connection::take(pooled);
+    connection.set_response_timeout(UNBOUNDED);
+    Link::Pool(connection)
 }
 
 fn refused(error: PoolError) -> Error {

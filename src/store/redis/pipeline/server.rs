@@ -177,7 +177,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cold]
 fn no_runtime() -> Error {
-    Error::new(Kind::Store, "Redis cannot be called outside of a tokio runtime")
+    // No failure of the server, which must not open a circuit breaker for others.
+    Error::invalid("Redis cannot be called outside of a tokio runtime")
 }
 
 impl fmt::Debug for Server {
