@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use futures::future::join_all;
+use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tollgate::store::BreakerState;
 use tollgate::{Quota, RateLimitLayer, RedisStore, Source};
@@ -62,6 +63,10 @@ async fn a_thread_that_asks_outside_of_a_runtime_opens_no_breaker() {
     let asking = thread::spawn(move || (0..2 * MOST).map(|_| block_on(timed(&outside, "ada")).0).collect::<Vec<_>>());
     assert_eq!(asking.join().expect("it is answered"), [Source::Fallback; 2 * MOST]);
     assert_eq!((state(&layer), timed(&layer, "ada").await.0), (BreakerState::Closed, Source::Store));
+    let store = RedisStore::builder().runtime(Handle::current()).connect(&redis.url()).await;
+    let layer = RateLimitLayer::new(store.expect("the server was started"), per_user(MANY));
+    let asking = thread::spawn(move || block_on(timed(&layer, "ada")).0);
+    assert_eq!(asking.join().expect("it is answered"), Source::Store, "by a store with a runtime of its own");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::timeout_at;
+use tokio::time::{Instant, Timeout, timeout_at};
 
 #[cfg(feature = "cluster")]
 use super::cluster::{Cluster, slot_of};
@@ -86,23 +86,23 @@ impl Servers {
         if let Some((server, here)) = self.here() {
             return PendingReply::Server(server.ask_by(&here, job));
         }
-        let (servers, timeout, has_runtime) = (self.clone(), job.timeout, self.settings().runtime.is_some());
+        let (servers, timeout, runtime) = (self.clone(), job.timeout, self.settings().runtime.clone());
         PendingReply::Other(Box::pin(async move {
             let end = timeout.until + GRACE;
-            match servers {
+            match (servers, runtime) {
                 // What was sent may still be decided.
-                Self::One(server) if has_runtime => {
+                (Self::One(server), Some(runtime)) => {
                     let mut asking = server.ask(job)?;
-                    let replied = timeout_at(end, &mut asking).await.map_err(|_| timeout.error());
+                    let replied = by(&runtime, end, &mut asking).await.map_err(|_| timeout.error());
                     replied.unwrap_or_else(|error| Err(NoReply { late: Some(asking), ..error.into() }))
                 }
-                Self::One(server) => server.ask(job)?.await,
+                (Self::One(server), None) => server.ask(job)?.await,
                 #[cfg(feature = "cluster")]
-                Self::Cluster(cluster) if has_runtime => {
-                    timeout_at(end, cluster.ask(job)).await.unwrap_or_else(|_| Err(timeout.error().into()))
+                (Self::Cluster(cluster), Some(runtime)) => {
+                    by(&runtime, end, cluster.ask(job)).await.unwrap_or_else(|_| Err(timeout.error().into()))
                 }
                 #[cfg(feature = "cluster")]
-                Self::Cluster(cluster) => cluster.ask(job).await,
+                (Self::Cluster(cluster), None) => cluster.ask(job).await,
             }
         }))
     }
@@ -149,4 +149,10 @@ impl Servers {
             Self::Cluster(cluster) => cluster.prepare().await,
         }
     }
+}
+
+/// The timer is of the caller's runtime, if it has one, because the store's may not run.
+fn by<F: Future>(runtime: &Handle, end: Instant, future: F) -> Timeout<F> {
+    let _entered = Handle::try_current().is_err().then(|| runtime.enter());
+    timeout_at(end, future)
 }

@@ -249,7 +249,7 @@ impl RedisStoreBuilder {
     /// keep all of the runtime's threads busy. If your handlers keep all threads busy, set a runtime that does nothing
     /// else. Then busy handlers delay no decision, but each decision costs a hop between threads. Both runtimes must
     /// have their I/O and time drivers enabled. Once the set runtime has shut down, decisions fail. While its threads
-    /// do not run, decisions fail within their timeout.
+    /// do not run, decisions fail within their timeout. Threads outside of a runtime can make decisions then.
     ///
     /// # Examples
     ///
