@@ -169,7 +169,11 @@ impl Receipt {
     }
 
     pub(crate) fn from_item(store: StoreId, item: ReceiptItem) -> Self {
-        Self { store, items: SmallVec::from_buf([item]), call: None }
+        Self::from_items(store, SmallVec::from_buf([item]))
+    }
+
+    pub(crate) fn from_items(store: StoreId, items: SmallVec<[ReceiptItem; 1]>) -> Self {
+        Self { store, items, call: None }
     }
 
     pub(crate) fn empty(store: StoreId) -> Self {

@@ -119,8 +119,11 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     if refused {
         return StoreDecision { decision, receipt: Receipt::empty(id) };
     }
-    let taken = |place: &usize| taken(&checks[*place], &steps[*place], cost(checks, steps, *place));
-    StoreDecision { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
+    let mut items = SmallVec::with_capacity(places.len());
+    for &place in &places {
+        items.push(taken(&checks[place], &steps[place], cost(checks, steps, place)));
+    }
+    StoreDecision { decision, receipt: Receipt::from_items(id, items) }
 }
 
 #[inline]

@@ -71,7 +71,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
         outcome
     });
     let decision = Decision::new(outcomes, Source::Lease);
-    Some(StoreDecision { decision, receipt: Receipt::new(leases.id, taken) })
+    Some(StoreDecision { decision, receipt: Receipt::from_items(leases.id, taken) })
 }
 
 fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
