@@ -168,10 +168,6 @@ impl Receipt {
         Self { store, items: items.into_iter().collect(), call: None }
     }
 
-    pub(crate) fn from_item(store: StoreId, item: ReceiptItem) -> Self {
-        Self::from_items(store, SmallVec::from_buf([item]))
-    }
-
     pub(crate) fn from_items(store: StoreId, items: SmallVec<[ReceiptItem; 1]>) -> Self {
         Self { store, items, call: None }
     }

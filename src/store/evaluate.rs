@@ -129,8 +129,11 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecision {
     let decision = Decision::new(iter::once_with(|| outcome(check, step)), Source::Store);
-    let receipt =
-        if decision.is_allowed() { Receipt::from_item(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
+    let receipt = if decision.is_allowed() {
+        Receipt::from_items(id, SmallVec::from_buf([taken(check, step, check.cost)]))
+    } else {
+        Receipt::empty(id)
+    };
     StoreDecision { decision, receipt }
 }
 

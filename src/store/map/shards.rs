@@ -4,7 +4,6 @@
 //!
 //! Invariant: several shards of one map are locked in ascending order only, so that two requests cannot deadlock.
 
-use std::ops::{Index, IndexMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
@@ -71,25 +70,19 @@ impl<T> Shards<T> {
     }
 }
 
-/// Panics if the shard of the hash was not locked.
-impl<T> Index<u64> for Locked<'_, T> {
-    type Output = T;
-
+/// The shard of each hash must be locked.
+impl<T> Locked<'_, T> {
     #[inline]
-    fn index(&self, hash: u64) -> &T {
+    pub(in crate::store) fn part(&self, hash: u64) -> &T {
         &self.guards[self.place(hash)].1
     }
-}
 
-impl<T> IndexMut<u64> for Locked<'_, T> {
     #[inline]
-    fn index_mut(&mut self, hash: u64) -> &mut T {
+    pub(in crate::store) fn part_mut(&mut self, hash: u64) -> &mut T {
         let place = self.place(hash);
         &mut self.guards[place].1
     }
-}
 
-impl<T> Locked<'_, T> {
     #[inline]
     fn place(&self, hash: u64) -> usize {
         let index = self.shards.index(hash);

@@ -255,19 +255,16 @@ impl SharedCounters {
         for check in checks {
             fingerprints.push(self.fingerprints.hash(&check.counter));
         }
-        let fingerprints = &*fingerprints;
         let mut shards = self.shards.lock_all(fingerprints.iter().map(|of| of.hash));
         let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
-        let state = |index: usize| shards[fingerprints[index].hash].state(fingerprints[index]);
+        let state = |index: usize| shards.part(fingerprints[index].hash).state(fingerprints[index]);
         let now = |quota: &Quota| times.ticks(quota);
         let mut steps = evaluate(checks, state, now);
-        let steps = &mut *steps;
-        let refused = finish(checks, steps, state, now);
+        let refused = finish(checks, &mut steps, state, now);
         // In order, so that the last check of a counter, which was decided on the sum, is kept.
         for (index, check) in checks.iter().enumerate() {
-            let of = fingerprints[index];
-            let counters = &mut shards[of.hash];
-            if is_kept(checks, steps, index, refused) {
+            let (of, counters) = (fingerprints[index], shards.part_mut(fingerprints[index].hash));
+            if is_kept(checks, &steps, index, refused) {
                 counters.keep(of, check.counter.quota(), &mut steps[index], times);
             } else if refused && !steps[index].fits && check.mode == Mode::Enforce {
                 counters.refused(of);
@@ -275,8 +272,8 @@ impl SharedCounters {
         }
         // Nothing is logged under the locks.
         drop(shards);
-        log(checks, steps);
-        decided(self.id, checks, steps, refused)
+        log(checks, &steps);
+        decided(self.id, checks, &steps, refused)
     }
 
     /// `before` is what the request took earlier: a bucket refunds no units that were replenished, which depends on it.

@@ -42,21 +42,21 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     let each = || checks.iter().zip(hashes.iter().copied());
     let mut hot = true;
     for (check, hash) in each() {
-        match locked[hash].heat(hash, &check.counter, now) {
+        match locked.part_mut(hash).heat(hash, &check.counter, now) {
             Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs),
             None => hot = false,
         }
     }
     let mut admitted = hot;
     for (check, hash) in each().filter(|_| hot) {
-        let key = locked[hash].find(hash, &check.counter).expect("it is hot");
+        let key = locked.part_mut(hash).find(hash, &check.counter).expect("it is hot");
         wants.extend(key.note(check, leases.most(check.counter.quota()), now));
         admitted &= key.admits(check.cost, now);
     }
     if !admitted {
         // Units that are not spent are not owed either.
         for (check, hash) in each() {
-            if let Some(key) = locked[hash].find(hash, &check.counter) {
+            if let Some(key) = locked.part_mut(hash).find(hash, &check.counter) {
                 key.owe_no_more();
             }
         }
@@ -64,7 +64,7 @@ fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tas
     }
     let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
     let outcomes = each().map(|(check, hash)| {
-        let hot_keys = &mut locked[hash];
+        let hot_keys = locked.part_mut(hash);
         let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
         hot_keys.counts.spend(&part);
         taken.push(part);
@@ -87,7 +87,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::new([outcome], Source::Lease);
-    Some(StoreDecision { decision, receipt: Receipt::from_item(leases.id, taken) })
+    Some(StoreDecision { decision, receipt: Receipt::from_items(leases.id, SmallVec::from_buf([taken])) })
 }
 
 /// The inner store decides peeks, reserves, bans, leaky queues, slots, and checks that share a counter.
