@@ -83,8 +83,9 @@ impl Counter {
     }
 
     pub(crate) fn shares_state(&self, other: &Counter) -> bool {
-        // Compares the numbers first, because most policies of a layer have the same key.
-        self.quota().shares_shape(other.quota()) && self.policy() == other.policy() && self.key == other.key
+        // Compares the hashes first, because most policies of a layer have the same key.
+        let (limit, other_limit) = (self.limit(), other.limit());
+        limit.hash == other_limit.hash && limit.state == other_limit.state && self.key == other.key
     }
 }
 

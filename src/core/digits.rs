@@ -63,6 +63,14 @@ impl<const N: usize> Backwards<N> {
         Some(&SMALL.get(number)?[zeros(number)..])
     }
 
+    /// Digits of an octet, zeros behind them, and the number of digits.
+    #[inline]
+    pub(crate) fn of_octet(octet: u8) -> ([u8; 4], usize) {
+        let zeros = zeros(octet.into());
+        let digits = u32::from_le_bytes(SMALL[usize::from(octet)]) >> (8 * zeros);
+        (digits.to_le_bytes(), 4 - zeros)
+    }
+
     #[inline]
     pub(crate) fn len(&self) -> usize {
         N - self.start

@@ -95,6 +95,7 @@ impl Deref for Limit {
 }
 
 impl PartialEq for Limit {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
         ptr::eq(&raw const **self, &raw const **other) || **self == **other
     }

@@ -168,8 +168,8 @@ impl Receipt {
         Self { store, items: items.into_iter().collect(), call: None }
     }
 
-    pub(crate) fn from_item(store: StoreId, item: ReceiptItem) -> Self {
-        Self { store, items: SmallVec::from_buf([item]), call: None }
+    pub(crate) fn from_items(store: StoreId, items: SmallVec<[ReceiptItem; 1]>) -> Self {
+        Self { store, items, call: None }
     }
 
     pub(crate) fn empty(store: StoreId) -> Self {

@@ -217,7 +217,7 @@ fn warn_of_tier(policy: &str) {
 
 fn by_rules(check: &Check, rules: &[Rule], follows: bool) -> Option<Check> {
     let rule = rules.iter().find(|rule| check.counter.policy() == rule.name())?;
-    let ban = rule.ban_check().map(Box::new);
+    let ban = rule.ban_check().cloned().map(Box::new);
     let mut check = Check { ban, ..check.clone().mode(rule.mode()) }.without_strikes();
     if follows && has_units(rule.name(), rule.quota()).is_ok() {
         check.counter = Counter::from_limit(rule.limit(None), check.counter.key().clone());

@@ -103,14 +103,20 @@ impl CheckDraft {
         if tier.is_some() { Self { limit: rule.limit(tier), ..self } } else { self }
     }
 
+    #[allow(clippy::unnecessary_box_returns, reason = "few rules have a ban, and others should not pass its code")]
+    #[inline(never)]
+    fn ban(&self, ban: &BanCheck) -> Box<BanCheck> {
+        let ban = ban.clone();
+        Box::new(if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban })
+    }
+
     #[inline]
     pub(crate) fn check(self, rule: &Rule, key: Key) -> Check {
-        let ban = rule.ban_check().filter(|_| self.bans);
-        let ban = ban.map(|ban| if self.only_ban { BanCheck { only: true, counts: false, ..ban } } else { ban });
+        let ban = rule.ban_check().filter(|_| self.bans).map(|ban| self.ban(ban));
         let counter = Counter::from_limit(self.limit, key);
         let quota = counter.quota();
         let floor = rule.reserve().filter(|_| !self.critical).map_or(0, |share| share.units(quota));
-        let (settles, ban) = (rule.settles_by(quota), ban.map(Box::new));
+        let settles = rule.settles_by(quota);
         Check { counter, cost: self.cost, floor, mode: rule.mode(), settles, ban, overridden: Overridden::No }
     }
 }

@@ -253,8 +253,8 @@ impl Rule {
         self.ban.as_ref().map(|ban| ban.ban)
     }
 
-    pub(crate) fn ban_check(&self) -> Option<BanCheck> {
-        self.ban.clone()
+    pub(crate) fn ban_check(&self) -> Option<&BanCheck> {
+        self.ban.as_ref()
     }
 
     pub(crate) fn reserve(&self) -> Option<Share> {

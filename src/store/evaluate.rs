@@ -13,6 +13,7 @@
 //! (`lua/`), and tests compare the two.
 
 use std::borrow::Cow;
+use std::iter;
 
 use smallvec::SmallVec;
 
@@ -24,42 +25,43 @@ use crate::core::{Lines, PolicyName, Quota};
 
 pub(super) type Steps = SmallVec<[Step; 4]>;
 
-/// Returns `true` if an enforced check denies the request. A repeated counter is decided at the sum of its costs.
+/// A repeated counter is decided at the sum of its costs.
 pub(super) fn evaluate<'a>(
     checks: &[Check],
     state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
-) -> (Steps, bool) {
-    let (mut steps, mut refused) = (Steps::new(), false);
+) -> Steps {
+    let mut steps = Steps::new();
     for (index, check) in checks.iter().enumerate() {
         let (units, left) = earlier(checks, &steps, index);
         let cost = cost(checks, &steps, index);
         let (left, units) = if cost == 0 { (left, 0) } else { (None, units) };
-        let left = left.map(Cow::Owned).or_else(|| state(index));
+        let left = left.map(Cow::Borrowed).or_else(|| state(index));
         let decided = step(check, left.as_deref(), now(check.counter.quota()), units.saturating_add(cost));
-        refused |= check.mode == Mode::Enforce && !decided.fits;
         steps.push(decided);
     }
-    (steps, refused)
+    steps
 }
 
+/// Returns `true` if an enforced check denies the request.
 pub(super) fn finish<'a>(
     checks: &[Check],
-    steps: &mut Steps,
-    refused: bool,
+    steps: &mut [Step],
     state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
-) {
+) -> bool {
+    let refused = checks.iter().zip(&*steps).any(|(check, step)| check.mode == Mode::Enforce && !step.fits);
     strike(checks, steps, &state, &now);
     if refused {
         look_again(checks, steps, state, now);
     }
+    refused
 }
 
 /// Recomputes what remains for checks that fit, because a denied request takes nothing. Its strikes stay.
 pub(super) fn look_again<'a>(
     checks: &[Check],
-    steps: &mut Steps,
+    steps: &mut [Step],
     state: impl Fn(usize) -> Option<Cow<'a, CounterState>>,
     now: impl Fn(&Quota) -> u64,
 ) {
@@ -86,13 +88,16 @@ pub(super) fn is_kept(checks: &[Check], steps: &[Step], index: usize, refused: b
 }
 
 /// Counts checks that fit, and enforced checks even if they do not.
-fn earlier(checks: &[Check], steps: &Steps, index: usize) -> (u64, Option<CounterState>) {
-    let before = checks[..index].iter().zip(steps).enumerate();
-    let same = before.filter(|(_, (check, _))| check.counter.shares_state(&checks[index].counter));
-    let counted = same.filter(|(_, (check, step))| step.fits || check.mode == Mode::Enforce);
-    counted.fold((0, None), |(units, state): (u64, _), (before, (_, step))| {
-        (units.saturating_add(cost(checks, steps, before)), step.state.clone().or(state))
-    })
+fn earlier<'a>(checks: &[Check], steps: &'a [Step], index: usize) -> (u64, Option<&'a CounterState>) {
+    let (mut units, mut state) = (0_u64, None);
+    for (before, (check, step)) in checks[..index].iter().zip(steps).enumerate() {
+        let counts = step.fits || check.mode == Mode::Enforce;
+        if counts && check.counter.shares_state(&checks[index].counter) {
+            units = units.saturating_add(cost(checks, steps, before));
+            state = step.state.as_ref().or(state);
+        }
+    }
+    (units, state)
 }
 
 pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bool) -> StoreDecision {
@@ -114,15 +119,21 @@ pub(super) fn decided(id: StoreId, checks: &[Check], steps: &[Step], refused: bo
     if refused {
         return StoreDecision { decision, receipt: Receipt::empty(id) };
     }
-    let taken = |place: &usize| taken(&checks[*place], &steps[*place], cost(checks, steps, *place));
-    StoreDecision { decision, receipt: Receipt::new(id, places.iter().map(taken)) }
+    let mut items = SmallVec::with_capacity(places.len());
+    for &place in &places {
+        items.push(taken(&checks[place], &steps[place], cost(checks, steps, place)));
+    }
+    StoreDecision { decision, receipt: Receipt::from_items(id, items) }
 }
 
 #[inline]
 pub(super) fn decided_one(id: StoreId, check: &Check, step: &Step) -> StoreDecision {
-    let decision = Decision::new([outcome(check, step)], Source::Store);
-    let receipt =
-        if decision.is_allowed() { Receipt::from_item(id, taken(check, step, check.cost)) } else { Receipt::empty(id) };
+    let decision = Decision::new(iter::once_with(|| outcome(check, step)), Source::Store);
+    let receipt = if decision.is_allowed() {
+        Receipt::from_items(id, SmallVec::from_buf([taken(check, step, check.cost)]))
+    } else {
+        Receipt::empty(id)
+    };
     StoreDecision { decision, receipt }
 }
 

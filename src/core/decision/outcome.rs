@@ -146,11 +146,6 @@ impl Outcome {
         Self { mark: Mark::Guessed, ..self }
     }
 
-    pub(crate) fn with_window(self, window: Duration) -> Self {
-        let minutes = self.counter.quota().calendar().map_or(0, |_| window.as_secs() / 60);
-        Self { minutes: u16::try_from(minutes).unwrap_or(0), ..self }
-    }
-
     /// Returns the outcome of a check whose key is banned for `left`, rounded up to microseconds: it does not fit, and
     /// nothing remains.
     ///
@@ -242,6 +237,7 @@ impl Outcome {
             1.. if quota.facts().held => GUESS,
             wait => wait.saturating_mul(tick),
         };
+        let minutes = quota.calendar().map_or(0, |_| measures.window.saturating_mul(tick) / 60_000_000);
         Self {
             allowed: measures.fits,
             remaining: measures.remaining,
@@ -249,9 +245,9 @@ impl Outcome {
             reset_us: measures.reset.saturating_mul(tick),
             delay_us: measures.delay.saturating_mul(tick),
             hidden: check.is_only_for_ban(),
+            minutes: u16::try_from(minutes).unwrap_or(0),
             ..Self::unused(check)
         }
-        .with_window(Duration::from_micros(measures.window.saturating_mul(tick)))
     }
 
     pub(crate) fn name_and_quota(&self) -> &Limit {

@@ -127,11 +127,6 @@ impl Quota {
         self.tick
     }
 
-    pub(crate) fn shares_shape(&self, other: &Self) -> bool {
-        let shape = |quota: &Self| (quota.shape_ticks(), quota.tick, quota.algorithm, quota.calendar);
-        shape(self) == shape(other)
-    }
-
     /// The longest that one request holds its slots, of a [`concurrency`](Self::concurrency).
     pub const fn longest_hold(&self) -> Option<Duration> {
         if self.facts().held { Some(self.hold()) } else { None }
@@ -143,11 +138,6 @@ impl Quota {
 
     pub(crate) const fn window_ticks(&self) -> u64 {
         self.window
-    }
-
-    /// Window in ticks, as part of the identity of a counter; 0 for a ban, which may change and keeps its strikes.
-    pub(crate) const fn shape_ticks(&self) -> u64 {
-        if self.is_ban() { 0 } else { self.window }
     }
 
     pub(crate) const fn is_ban(&self) -> bool {

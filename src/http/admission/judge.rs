@@ -103,7 +103,9 @@ impl<'a> PolicyResolver<'a> {
             let (Ok(cost) | Err(cost)) = units;
             keyless.draft.cost = cost;
             keyless.draft.critical = policy.is_critical(parts);
-            keyless.draft = keyless.draft.with_tier(policy.rule(), policy.tier_of(parts));
+            if let Some(tier) = policy.tier_of(parts) {
+                keyless.draft.limit = policy.rule().limit(Some(tier));
+            }
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
@@ -248,7 +250,7 @@ impl<'a> PolicyResolver<'a> {
 
     #[inline]
     fn overridden(self, check: Check) -> Resolved {
-        self.gate.limits.overridden(check).map_or(Resolved::Skip(Skip::Override), Resolved::Check)
+        self.gate.limits.overridden(check).map_or_else(|| Resolved::Skip(Skip::Override), Resolved::Check)
     }
 
     fn check_shared(self, draft: CheckDraft, key: Key) -> Resolved {

@@ -220,24 +220,21 @@ fn verdict(
     gate: &Arc<LayerState>,
     places: &[usize],
     timer: Timer,
-    decided: Result<StoreDecision, Error>,
+    mut decided: Result<StoreDecision, Error>,
 ) -> AdmissionResult {
-    let mut decided = match decided {
-        Ok(decided) => decided,
-        Err(error) => {
-            gate.limits.telemetry.decided(timer, Err(&error));
-            return Err(Refusal::Failed(error));
-        }
-    };
-    if let Some(refused) = gate.refusal_of(&decided) {
+    if let Ok(decided) = &mut decided
+        && let Some(refused) = gate.refusal_of(decided)
+    {
         // Nothing needs a refund, because a request takes nothing from a layer that counts other units.
         decided.decision = refused;
     }
-    gate.limits.telemetry.decided(timer, Ok(&decided.decision));
-    gate.events.decided(&gate.limits.telemetry, &decided.decision);
-    if decided.decision.is_allowed() {
-        Ok(Admitted::new(Arc::clone(gate), places, decided))
-    } else {
-        Err(Refusal::Refused(Box::new(decided.decision)))
+    gate.limits.telemetry.decided(timer, decided.as_ref().map(|decided| &decided.decision));
+    if let Ok(decided) = &decided {
+        gate.events.decided(&gate.limits.telemetry, &decided.decision);
+    }
+    match decided {
+        Ok(decided) if decided.decision.is_allowed() => Ok(Admitted::new(Arc::clone(gate), places, decided)),
+        Ok(decided) => Err(Refusal::Refused(Box::new(decided.decision))),
+        Err(error) => Err(Refusal::Failed(error)),
     }
 }

@@ -28,7 +28,9 @@ pub(super) struct ListField {
 
 impl ListField {
     pub(super) fn policy(&mut self, name: &str, Advertised { q, w }: Advertised, unit: Option<&str>) {
-        self.separate();
+        if !self.bytes.is_empty() {
+            self.bytes.extend_from_slice(b", ");
+        }
         self.bytes.push(b'"');
         self.bytes.extend_from_slice(name.as_bytes());
         self.bytes.push(b'"');
@@ -47,19 +49,15 @@ impl ListField {
     pub(super) fn outcome(&mut self, outcome: &Outcome, advertised: Advertised, later: u64) {
         let mut member = Backwards::<MAX_OUTCOME>::EMPTY;
         write_outcome(&mut member, outcome, advertised, later);
-        self.separate();
+        if !self.bytes.is_empty() {
+            member.text(b", ");
+        }
         self.bytes.extend_from_slice(member.as_bytes());
     }
 
     pub(super) fn finish(&self) -> Option<HeaderValue> {
         let value = HeaderValue::from_bytes(&self.bytes).expect("names and numbers are visible ASCII");
         (!value.is_empty()).then_some(value)
-    }
-
-    fn separate(&mut self) {
-        if !self.bytes.is_empty() {
-            self.bytes.extend_from_slice(b", ");
-        }
     }
 
     fn parameter(&mut self, name: u8, number: u64) {

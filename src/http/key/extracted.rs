@@ -146,7 +146,7 @@ fn text_key(text: impl AsRef<[u8]>) -> Extracted {
 
 impl<T: Into<Extracted>> From<Option<T>> for Extracted {
     fn from(found: Option<T>) -> Self {
-        found.map_or(Extracted::Missing, Into::into)
+        found.map_or_else(|| Extracted::Missing, Into::into)
     }
 }
 

@@ -14,7 +14,7 @@ use ipnet::{IpNet, Ipv4Net};
 #[cfg(feature = "tonic")]
 use tonic::transport::server::TcpConnectInfo;
 
-use crate::core::Key;
+use crate::core::{Digits, Key};
 
 const KIND: usize = "ip:".len();
 
@@ -41,14 +41,10 @@ pub(crate) fn ip_key(address: IpAddr, v6_prefix: u8) -> Key {
 fn write_v4(text: &mut [u8; 52], address: Ipv4Addr) -> usize {
     let mut end = KIND;
     for octet in address.octets() {
-        for (least, unit) in [(100, 100), (10, 10), (0, 1)] {
-            if octet >= least {
-                text[end] = b'0' + octet / unit % 10;
-                end += 1;
-            }
-        }
-        text[end] = b'.';
-        end += 1;
+        let (digits, length) = Digits::of_octet(octet);
+        text[end..end + 4].copy_from_slice(&digits);
+        text[end + length] = b'.';
+        end += length + 1;
     }
     // The last dot is left out.
     end - 1

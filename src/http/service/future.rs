@@ -74,10 +74,10 @@ where
         Self { state }
     }
 
-    /// `inner` has been polled ready.
+    /// The request had [entered](Admitted::enter) before its call.
     #[inline]
-    pub(crate) fn calling(inner: &mut S, request: Request<B>, admitted: Admitted) -> Self {
-        Self { state: ResponseState::calling(inner, request, admitted) }
+    pub(crate) fn calling(future: S::Future, admitted: Admitted) -> Self {
+        Self { state: ResponseState::Calling { future, admitted: Some(admitted) } }
     }
 }
 

@@ -139,22 +139,22 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let gate = self.gate.load();
         let outer = if gate.has_handles { parts.extensions.get::<RateLimitHandle>() } else { None };
         let admission = Admission::new(&gate, &parts, outer.and_then(|outer| outer.let_in(&self.gate)));
-        let request = Request::from_parts(parts, body);
         match admission {
             // Most decisions are ready and most requests have no delay, so they skip all states before the call.
-            Admission::Known(Some(Ok(admitted))) if !admitted.is_delayed() => {
-                ResponseFuture::calling(&mut self.inner, request, admitted)
+            Admission::Known(Some(Ok(mut admitted))) if !admitted.is_delayed() => {
+                admitted.enter(&mut parts.extensions);
+                ResponseFuture::calling(self.inner.call(Request::from_parts(parts, body)), admitted)
             }
             admission => {
                 // Call the instance that was polled ready, because a clone may not be ready. If the request is denied
                 // it is dropped, with everything it may hold while it is ready.
                 let clone = self.inner.clone();
                 let inner = mem::replace(&mut self.inner, clone);
-                ResponseFuture::admitting(inner, request, admission, &gate)
+                ResponseFuture::admitting(inner, Request::from_parts(parts, body), admission, &gate)
             }
         }
     }

@@ -92,12 +92,14 @@ impl FailureStore {
             if permit.is_probe() { (self.budget.min(MAX_PROBE), AskMode::Probe) } else { (self.budget, ask.mode) };
         let is_shorter = self.own.is_some_and(|own| own > budget);
         let deadline = if is_shorter { ask.deadline.earlier(Deadline::after(budget)) } else { ask.deadline };
-        match self.inner.decide(checks, Ask { deadline, mode }) {
-            MaybeFuture::Ready(mut decided) => {
-                self.without.report(permit, &decided);
-                self.without.stand_in(checks, &mut decided);
-                Deciding::Ready(decided)
-            }
+        // A decision is large: it is changed where it is, and moved once.
+        let mut decided = self.inner.decide(checks, Ask { deadline, mode });
+        if let MaybeFuture::Ready(decided) = &mut decided {
+            self.without.report(permit, decided);
+            self.without.stand_in(checks, decided);
+        }
+        match decided {
+            MaybeFuture::Ready(decided) => Deciding::Ready(decided),
             MaybeFuture::Pending(pending) => Deciding::Waits(self.wait(pending, permit, checks, ask.deadline, budget)),
         }
     }

@@ -32,5 +32,5 @@ mod shards;
 mod table;
 
 pub(super) use hash::{CounterHasher, Fingerprint, Fingerprints, TAIL};
-pub(super) use shards::{Locked, Shards};
+pub(super) use shards::Shards;
 pub(super) use table::{MapEntry, Table};

@@ -22,10 +22,9 @@ pub(in crate::store) struct Shards<T> {
 struct Padded<T>(T);
 
 pub(in crate::store) struct Locked<'a, T> {
-    /// Each hash, and the index of its shard's guard.
-    places: SmallVec<[(u64, usize); 4]>,
-    /// In ascending order of the shards, which are distinct.
-    guards: SmallVec<[MutexGuard<'a, T>; 4]>,
+    shards: &'a Shards<T>,
+    /// Indexes of shards, which are distinct, and their guards.
+    guards: SmallVec<[(usize, MutexGuard<'a, T>); 4]>,
 }
 
 impl<T> Shards<T> {
@@ -48,23 +47,14 @@ impl<T> Shards<T> {
     /// Locks in ascending order, so that two requests cannot deadlock.
     #[inline]
     pub(in crate::store) fn lock_all(&self, hashes: impl Iterator<Item = u64>) -> Locked<'_, T> {
-        let (mut places, mut indices) = (SmallVec::<[(u64, usize); 4]>::new(), SmallVec::<[usize; 4]>::new());
-        for hash in hashes {
-            let index = self.index(hash);
-            places.push((hash, index));
-            let place = indices.iter().position(|other| *other >= index).unwrap_or(indices.len());
-            if indices.get(place) != Some(&index) {
-                indices.insert(place, index);
-            }
+        let mut indexes = hashes.fold(0_u64, |indexes, hash| indexes | 1 << self.index(hash));
+        let mut guards = SmallVec::new();
+        while indexes != 0 {
+            let index = indexes.trailing_zeros() as usize;
+            guards.push((index, lock(&self.shards[index].0)));
+            indexes &= indexes - 1;
         }
-        for (_, place) in &mut places {
-            *place = indices.iter().position(|index| index == place).expect("every hash's part is locked");
-        }
-        let mut guards = SmallVec::with_capacity(indices.len());
-        for index in indices {
-            guards.push(lock(&self.shards[index].0));
-        }
-        Locked { places, guards }
+        Locked { shards: self, guards }
     }
 
     pub(in crate::store) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, T>> {
@@ -80,16 +70,23 @@ impl<T> Shards<T> {
     }
 }
 
+/// The shard of each hash must be locked.
 impl<T> Locked<'_, T> {
     #[inline]
-    pub(in crate::store) fn entry(&mut self, place: usize) -> (u64, &mut T) {
-        let (hash, guard) = self.places[place];
-        (hash, &mut *self.guards[guard])
+    pub(in crate::store) fn part(&self, hash: u64) -> &T {
+        &self.guards[self.place(hash)].1
     }
 
     #[inline]
-    pub(in crate::store) fn part(&self, place: usize) -> &T {
-        &self.guards[self.places[place].1]
+    pub(in crate::store) fn part_mut(&mut self, hash: u64) -> &mut T {
+        let place = self.place(hash);
+        &mut self.guards[place].1
+    }
+
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        let index = self.shards.index(hash);
+        self.guards.iter().position(|(of, _)| *of == index).expect("the shard of each hash is locked")
     }
 }
 

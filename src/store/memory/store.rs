@@ -255,15 +255,15 @@ impl SharedCounters {
         for check in checks {
             fingerprints.push(self.fingerprints.hash(&check.counter));
         }
-        let mut parts = self.shards.lock_all(fingerprints.iter().map(|of| of.hash));
+        let mut shards = self.shards.lock_all(fingerprints.iter().map(|of| of.hash));
         let times = Times::read(&*self.clock, checks.iter().map(|check| check.counter.quota()));
-        let state = |index| parts.part(index).state(fingerprints[index]);
+        let state = |index: usize| shards.part(fingerprints[index].hash).state(fingerprints[index]);
         let now = |quota: &Quota| times.ticks(quota);
-        let (mut steps, refused) = evaluate(checks, state, now);
-        finish(checks, &mut steps, refused, state, now);
+        let mut steps = evaluate(checks, state, now);
+        let refused = finish(checks, &mut steps, state, now);
         // In order, so that the last check of a counter, which was decided on the sum, is kept.
         for (index, check) in checks.iter().enumerate() {
-            let (of, counters) = (fingerprints[index], parts.entry(index).1);
+            let (of, counters) = (fingerprints[index], shards.part_mut(fingerprints[index].hash));
             if is_kept(checks, &steps, index, refused) {
                 counters.keep(of, check.counter.quota(), &mut steps[index], times);
             } else if refused && !steps[index].fits && check.mode == Mode::Enforce {
@@ -271,7 +271,7 @@ impl SharedCounters {
             }
         }
         // Nothing is logged under the locks.
-        drop(parts);
+        drop(shards);
         log(checks, &steps);
         decided(self.id, checks, &steps, refused)
     }

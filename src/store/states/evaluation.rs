@@ -111,8 +111,8 @@ impl Evaluation {
         }
         let state = |index: usize| self.state(&ids[index]).map(Cow::Borrowed);
         let now = |quota: &Quota| quota.tick().ticks_in(self.now_us);
-        let (mut steps, refused) = evaluate(checks, state, now);
-        finish(checks, &mut steps, refused, state, now);
+        let mut steps = evaluate(checks, state, now);
+        let refused = finish(checks, &mut steps, state, now);
         log(checks, &steps);
         for (index, check) in checks.iter().enumerate() {
             if is_kept(checks, &steps, index, refused)

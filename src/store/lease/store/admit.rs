@@ -14,8 +14,6 @@ use super::Leases;
 use super::call::request_lease;
 use crate::core::decision::{Decision, Source};
 use crate::store::lease::hot_key::{Back, LeaseRequest};
-use crate::store::lease::hot_keys::HotKeys;
-use crate::store::map::Locked;
 use crate::store::{Check, Receipt, ReceiptItem, StoreDecision};
 
 /// Leases to request and to return once no lock is held.
@@ -39,33 +37,41 @@ pub(super) fn admit(leases: &Arc<Leases>, checks: &[Check]) -> Option<StoreDecis
 
 /// Counts demand only if all keys are hot, because leases cannot cover the others.
 fn attempt(leases: &Leases, checks: &[Check], now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
-    let mut locked = leases.shards.lock_all(checks.iter().map(|check| leases.hash(&check.counter)));
+    let hashes: SmallVec<[u64; 4]> = checks.iter().map(|check| leases.hash(&check.counter)).collect();
+    let mut locked = leases.shards.lock_all(hashes.iter().copied());
+    let each = || checks.iter().zip(hashes.iter().copied());
     let mut hot = true;
-    for (index, check) in checks.iter().enumerate() {
-        let (hash, hot_keys) = locked.entry(index);
-        match hot_keys.heat(hash, &check.counter, now) {
+    for (check, hash) in each() {
+        match locked.part_mut(hash).heat(hash, &check.counter, now) {
             Some(key) => key.refresh(&check.counter, now, || leases.wall(check.counter.quota()), backs),
             None => hot = false,
         }
     }
     let mut admitted = hot;
-    for (index, check) in checks.iter().enumerate().filter(|_| hot) {
-        let (hash, hot_keys) = locked.entry(index);
-        let key = hot_keys.find(hash, &check.counter).expect("it is hot");
+    for (check, hash) in each().filter(|_| hot) {
+        let key = locked.part_mut(hash).find(hash, &check.counter).expect("it is hot");
         wants.extend(key.note(check, leases.most(check.counter.quota()), now));
         admitted &= key.admits(check.cost, now);
     }
     if !admitted {
         // Units that are not spent are not owed either.
-        for (index, check) in checks.iter().enumerate() {
-            let (hash, hot_keys) = locked.entry(index);
-            if let Some(key) = hot_keys.find(hash, &check.counter) {
+        for (check, hash) in each() {
+            if let Some(key) = locked.part_mut(hash).find(hash, &check.counter) {
                 key.owe_no_more();
             }
         }
         return None;
     }
-    Some(spend(leases, &mut locked, checks, now))
+    let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
+    let outcomes = each().map(|(check, hash)| {
+        let hot_keys = locked.part_mut(hash);
+        let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
+        hot_keys.counts.spend(&part);
+        taken.push(part);
+        outcome
+    });
+    let decision = Decision::new(outcomes, Source::Lease);
+    Some(StoreDecision { decision, receipt: Receipt::from_items(leases.id, taken) })
 }
 
 fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Tasks) -> Option<StoreDecision> {
@@ -81,21 +87,7 @@ fn attempt_one(leases: &Leases, check: &Check, now: u64, (wants, backs): &mut Ta
     hot_keys.counts.spend(&taken);
     drop(hot_keys);
     let decision = Decision::new([outcome], Source::Lease);
-    Some(StoreDecision { decision, receipt: Receipt::from_item(leases.id, taken) })
-}
-
-/// All checks must be admitted.
-fn spend(leases: &Leases, locked: &mut Locked<'_, HotKeys>, checks: &[Check], now: u64) -> StoreDecision {
-    let mut taken: SmallVec<[ReceiptItem; 1]> = SmallVec::with_capacity(checks.len());
-    let outcomes = checks.iter().enumerate().map(|(index, check)| {
-        let (hash, hot_keys) = locked.entry(index);
-        let (outcome, part) = hot_keys.find(hash, &check.counter).expect("it is hot").spend(check, now);
-        hot_keys.counts.spend(&part);
-        taken.push(part);
-        outcome
-    });
-    let decision = Decision::new(outcomes, Source::Lease);
-    StoreDecision { decision, receipt: Receipt::new(leases.id, taken) }
+    Some(StoreDecision { decision, receipt: Receipt::from_items(leases.id, SmallVec::from_buf([taken])) })
 }
 
 /// The inner store decides peeks, reserves, bans, leaky queues, slots, and checks that share a counter.

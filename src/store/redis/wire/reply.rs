@@ -265,11 +265,11 @@ impl Verdict {
             seen.push(next);
         }
         let (state, now) = (state_of(&seen), |quota: &Quota| quota.tick().ticks_in(now_us));
-        let (mut steps, refused) = evaluate(checks, &state, now);
+        let mut steps = evaluate(checks, &state, now);
         if steps.iter().zip(&seen).any(|(step, seen)| step.fits != seen.fits) {
             return Err(no_decision());
         }
-        finish(checks, &mut steps, refused, state, now);
+        let refused = finish(checks, &mut steps, state, now);
         log(checks, &steps);
         Ok(Self { steps, refused, now_us, seen })
     }
