@@ -65,13 +65,29 @@ async fn callers_that_go_away_lose_delay_and_duplicate_no_other_s_decision() {
 async fn a_caller_that_goes_away_before_its_call_takes_nothing() {
     let server = RedisServer::start();
     let store = patient_store(&server).await;
-    let mut callers: Vec<_> = (0..5).map(|_| Box::pin(take(&store, "ada", 1))).collect();
+    let mut callers: Vec<_> = (0..8).map(|_| Box::pin(take(&store, "ada", 1))).collect();
     for caller in &mut callers {
         assert!(poll!(caller).is_pending());
     }
-    drop(callers.drain(2..));
+    drop(callers.drain(5..));
     for caller in callers {
         drop(caller.await.expect("decided"));
     }
-    assert_eq!(remaining(&store, "ada").await, 48, "two calls were sent at once, the others waited");
+    assert_eq!(remaining(&store, "ada").await, 45, "four calls were sent at once, the others waited");
+}
+
+#[tokio::test]
+async fn four_callers_have_a_call_each_and_the_others_of_a_dozen_share_few() {
+    let server = RedisServer::start();
+    let store = patient_store(&server).await;
+    remaining(&store, "ada").await;
+    for (callers, calls) in [(4, 4..=4), (12, 5..=7)] {
+        let before = server.scripts();
+        join_all((0..callers).map(|_| take(&store, "ada", 1)))
+            .await
+            .into_iter()
+            .for_each(|taken| drop(taken.expect("decided")));
+        let made = server.scripts() - before;
+        assert!(calls.contains(&made), "{callers} callers made {made} calls");
+    }
 }

@@ -15,7 +15,7 @@ use crate::server::{Server, pool};
 use crate::stores::{store, store_of_functions};
 use crate::table::{Figure, print, print_figures};
 
-const IN_FLIGHT: [usize; 4] = [1, 16, 64, 256];
+const IN_FLIGHT: [usize; 5] = [1, 4, 16, 64, 256];
 
 const POOLED: usize = 0;
 const MULTIPLEXED: usize = 1;

@@ -136,9 +136,10 @@ impl RedisStoreBuilder {
 
     /// Sets the maximum number of calls in flight on a connection, instead of 2: 1 to 16.
     ///
-    /// While that many calls are in flight, further decisions wait and share the next call. With one call in flight,
-    /// concurrent decisions are up to half a round trip later, and larger batches save the server some work. With more
-    /// than two, batches are smaller.
+    /// While that many calls are in flight, further decisions wait and share the next call, unless there are few: up to
+    /// four decisions at once are sent in a call each. With a maximum of one, they wait too. Then concurrent decisions are
+    /// up to half a round trip later, and larger batches save the server some work. With more than two, batches are
+    /// smaller.
     pub fn calls_in_flight(mut self, calls: usize) -> Self {
         self.calls.in_flight = calls;
         self

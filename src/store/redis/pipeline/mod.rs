@@ -1,8 +1,8 @@
 //! Pipelined calls to a server, in which requests of many callers are batched.
 //!
 //! A [`Job`] is a request over keys of one slot, with its timeout. It has an entry until it is over (`entries.rs`). If
-//! fewer than two rounds of calls are in flight, the caller writes its own call. Otherwise the request is queued
-//! (`queue.rs`, `pipe.rs`). One task per connection reads replies, hands them to callers, and sends the queued requests
+//! fewer than two rounds of calls are in flight, or at most four requests are in progress, the caller writes its own call.
+//! Otherwise the request is queued (`queue.rs`, `pipe.rs`). One task per connection reads replies, hands them to callers, and sends the queued requests
 //! as one round (`task.rs`). So at low load a request is sent at once and alone, under load calls batch without a
 //! timer, and a handler that blocks its thread delays no other call.
 //!
@@ -12,7 +12,7 @@
 //! | --- | --- | --- |
 //! | requests that wait for a call | 65,536 | a decision fails at once |
 //! | settlements in progress for a server | 4,096 | are not sent, and logged |
-//! | rounds in flight on a connection | 2 | requests wait for the next reply |
+//! | rounds in flight on a connection | 2, or 4 of one request each | requests wait for the next reply |
 //! | checks in a round | `Settings::batch_size` | requests wait for the next round |
 //! | replaced connections whose late replies are read | 4, for 10 s | the oldest is closed |
 //!

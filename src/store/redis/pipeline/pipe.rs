@@ -1,6 +1,6 @@
 //! The queue and task of one connection, as callers see it.
 //!
-//! A caller that finds fewer than two rounds in flight, and no writer, encodes its request and writes it. Other callers
+//! A caller that finds that a [round may be written](Queue::may_write) encodes its request and writes it. Other callers
 //! only queue. The lock is never held over a system call. A caller that has written checks the queue once more, or
 //! wakes the task: otherwise requests that were queued during the write would wait with nothing in flight.
 

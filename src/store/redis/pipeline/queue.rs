@@ -28,6 +28,9 @@ const MAX_WAITING: usize = 65_536;
 /// A round of no more checks than this is not split over several calls.
 const MIN_BATCH: usize = 4;
 
+/// Requests that are sent at once, each in a round of its own, because sharing calls would save less than it delays them.
+const FEW: usize = 4;
+
 const MAX_TRIES: u8 = 3;
 
 /// More than one, because the server may be flushed after a load.
@@ -174,8 +177,11 @@ impl Queue {
         }
     }
 
-    fn may_write(&self) -> bool {
-        !self.writing && self.rest.is_empty() && self.rounds < self.settings.in_flight
+    /// There is no writer, and less in flight than may be.
+    pub(super) fn may_write(&self) -> bool {
+        let usual = self.settings.in_flight;
+        let most = if usual > 1 && self.entries.len() <= FEW { usual.max(FEW) } else { usual };
+        !self.writing && self.rest.is_empty() && self.rounds < most
     }
 
     pub(super) fn next(&mut self) -> Next {
@@ -259,11 +265,7 @@ impl Queue {
         if may_go_on {
             return self.next();
         }
-        if self.rounds < self.settings.in_flight && !(self.waiting.is_empty() && self.again.is_empty()) {
-            Next::Wake
-        } else {
-            Next::Rest
-        }
+        if self.may_write() && !(self.waiting.is_empty() && self.again.is_empty()) { Next::Wake } else { Next::Rest }
     }
 
     /// The caller writes the bytes and calls [`written`](Self::written).
