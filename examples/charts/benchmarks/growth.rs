@@ -158,5 +158,6 @@ fn cause(value: f64) -> String {
 
 /// Two digits, as a ratio needs.
 fn short(ratio: f64) -> String {
-    if ratio < 9.95 { format!("{ratio:.1}") } else { format!("{ratio:.0}") }
+    let digits = if ratio < 0.095 { 2 } else { usize::from(ratio < 9.95) };
+    format!("{ratio:.digits$}")
 }
