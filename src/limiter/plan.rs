@@ -99,8 +99,10 @@ impl CheckDraft {
     }
 
     #[inline]
-    pub(crate) fn with_tier(self, rule: &Rule, tier: Option<Quota>) -> Self {
-        if tier.is_some() { Self { limit: rule.limit(tier), ..self } } else { self }
+    pub(crate) fn set_tier(&mut self, rule: &Rule, tier: Option<Quota>) {
+        if tier.is_some() {
+            self.limit = rule.limit(tier);
+        }
     }
 
     #[allow(clippy::unnecessary_box_returns, reason = "few rules have a ban, and others should not pass its code")]

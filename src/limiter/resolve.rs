@@ -58,7 +58,7 @@ impl Limits {
     #[inline]
     pub(crate) fn check(
         &self,
-        draft: CheckDraft,
+        mut draft: CheckDraft,
         key: Key,
         found: Result<Option<Quota>, Error>,
     ) -> Result<Option<Check>, Error> {
@@ -78,7 +78,8 @@ impl Limits {
                 }
             }
         };
-        Ok(Some(draft.with_tier(rule, tier).check(rule, key)))
+        draft.set_tier(rule, tier);
+        Ok(Some(draft.check(rule, key)))
     }
 
     /// In shadow mode a rule never denies.
@@ -107,7 +108,9 @@ pub(super) async fn counter(limits: &Limits, place: usize, key: &Key) -> Result<
         Some(lookup) => lookup.find(key, RawValues::default).wait().await?,
         None => None,
     };
-    Ok(CheckDraft::new(place, rule, 0).with_tier(rule, tier).check(rule, key.clone()).counter)
+    let mut draft = CheckDraft::new(place, rule, 0);
+    draft.set_tier(rule, tier);
+    Ok(draft.check(rule, key.clone()).counter)
 }
 
 pub(super) async fn looks(

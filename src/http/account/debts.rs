@@ -414,7 +414,7 @@ impl DebtParts {
     }
 
     fn charge(&mut self, units: u64) -> DebtChange {
-        let receipt = Receipt::from_items(self.store, SmallVec::from_buf([self.last().clone()]));
+        let receipt = Receipt::new(self.store, [self.last().clone()]);
         (receipt, SmallVec::from_buf([Settlement::new(0, Change::Charge(units))]))
     }
 

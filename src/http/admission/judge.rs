@@ -103,9 +103,7 @@ impl<'a> PolicyResolver<'a> {
             let (Ok(cost) | Err(cost)) = units;
             keyless.draft.cost = cost;
             keyless.draft.critical = policy.is_critical(parts);
-            if let Some(tier) = policy.tier_of(parts) {
-                keyless.draft.limit = policy.rule().limit(Some(tier));
-            }
+            keyless.draft.set_tier(policy.rule(), policy.tier_of(parts));
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smallvec::SmallVec;
 
+/// Each is a bit in [`Shards::lock_all`].
 const MAX_SHARDS: usize = 64;
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
 //! Pipelined calls to a server, in which requests of many callers are batched.
 //!
 //! A [`Job`] is a request over keys of one slot, with its timeout. It has an entry until it is over (`entries.rs`). If
-//! fewer than two rounds of calls are in flight, or at most four requests are in progress, the caller writes its own call.
-//! Otherwise the request is queued (`queue.rs`, `pipe.rs`). One task per connection reads replies, hands them to callers, and sends the queued requests
-//! as one round (`task.rs`). So at low load a request is sent at once and alone, under load calls batch without a
-//! timer, and a handler that blocks its thread delays no other call.
+//! fewer than two rounds of calls are in flight, or at most four requests are in progress, the caller writes its own
+//! call. Otherwise the request is queued (`queue.rs`, `pipe.rs`). One task per connection reads replies, hands them to
+//! callers, and sends the queued requests as one round (`task.rs`). So at low load a request is sent at once and alone,
+//! under load calls batch without a timer, and a handler that blocks its thread delays no other call.
 //!
 //! Each runtime that calls the server has its own connection, which ends with the runtime (`server.rs`).
 //!
