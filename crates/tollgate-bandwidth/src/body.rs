@@ -73,7 +73,10 @@ where
 
     fn size_hint(&self) -> SizeHint {
         let hint = self.inner.size_hint();
-        self.meter.as_ref().map_or(hint, |meter| meter.size_hint(&hint))
+        match &self.meter {
+            Some(meter) => meter.size_hint(&hint),
+            None => hint,
+        }
     }
 }
 
