@@ -56,6 +56,15 @@
 //! allowed request is dropped, its units stay taken, unless its policy has [`refund_dropped`](Policy::refund_dropped). Slots of
 //! a [`Quota::concurrency`] are always released.
 //!
+//! # Runtimes and platforms
+//!
+//! A layer with a [`MemoryStore`] needs no runtime, except for what waits: a queue of a leaky bucket, a lookup, and
+//! [`Limiter::until_ready`] sleep by Tokio's timers, and panic outside of its runtimes. A [`RedisStore`] is connected on a Tokio
+//! runtime, and then also decides for threads outside of it.
+//!
+//! The tests run on Linux, part of them also with 32 bits. The crate compiles for macOS and Windows, where no test ran, and
+//! without default features for `wasm32-wasip1`. `wasm32-unknown-unknown` has no clock, which is an error of the compiler.
+//!
 //! # Features
 //!
 //! | feature | default | adds |
@@ -80,6 +89,9 @@
     not(all(feature = "redis", feature = "lookup", feature = "calendar")),
     allow(rustdoc::broken_intra_doc_links)
 )]
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+compile_error!("this platform has no clock: tollgate compiles for wasm32-wasip1");
 
 mod core;
 // Its code uses these features.

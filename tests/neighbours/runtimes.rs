@@ -1,15 +1,19 @@
-//! One store on several runtimes.
+//! One store on several runtimes, and outside of any.
 
+use std::convert::Infallible;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
 use futures::future::join_all;
+use http::{Request, Response, StatusCode};
 use tokio::runtime::Runtime;
 use tokio::task::LocalSet;
-use tollgate::RedisStore;
 use tollgate::store::{Change, Store};
+use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, RedisStore};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::others::Tally;
 use crate::rig::{AMPLE, BUDGET, assert_none_failed, check, connect, current_thread, give_back, left, ms, take, turn};
@@ -73,6 +77,22 @@ fn all_works_on_a_runtime_of_one_thread() {
         let spawned = (32..48).map(|number| tokio::task::spawn_local(use_all(store.clone(), number)));
         join_all(spawned).await.into_iter().for_each(|done| done.expect("none fails"));
     });
+}
+
+/// The statuses of three requests of a limit of two, by an executor that is not Tokio's.
+fn served(store: impl Store) -> Vec<StatusCode> {
+    let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(String::new())) });
+    let service = RateLimitLayer::new(store, Policy::new("all", Quota::per_hour(2))).layer(inner);
+    let ask = |_| block_on(service.clone().oneshot(Request::default())).expect("it cannot fail").status();
+    (0..3).map(ask).collect()
+}
+
+#[test]
+fn threads_outside_of_any_runtime_are_served_from_memory_and_by_a_store_that_a_runtime_connected() {
+    let rig = Rig::new();
+    let expected = [StatusCode::OK, StatusCode::OK, StatusCode::TOO_MANY_REQUESTS];
+    assert_eq!(served(MemoryStore::new()), expected);
+    assert_eq!(served(rig.store.clone()), expected);
 }
 
 #[test]
