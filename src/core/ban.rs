@@ -40,7 +40,7 @@ const MAX_MILLIS: u128 = 366 * 86_400_000;
 /// use tollgate::Ban;
 ///
 /// const MINUTE: Duration = Duration::from_secs(60);
-/// // 10 refusals within 5 minutes: banned for a minute, then for 2, 4, ... and never for more than an hour.
+/// // 10 denials within 5 minutes: banned for a minute, then for 2, 4, ... and never for more than an hour.
 /// let ban = Ban::new(10, 5 * MINUTE, MINUTE).backoff(2.0, 60 * MINUTE);
 /// assert_eq!(ban.duration(), MINUTE);
 /// assert!(Ban::try_new(0, 5 * MINUTE, MINUTE).is_err());

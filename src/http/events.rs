@@ -93,7 +93,7 @@ impl Events {
             Mode::Enforce => self.lines.denied.log(policy, |more| {
                 let key = self.key(outcome.key());
                 tracing::info!(
-                    code = "refused",
+                    code = "denied",
                     policy,
                     key,
                     remaining,
@@ -106,7 +106,7 @@ impl Events {
             Mode::Shadow => self.lines.shadow.log(policy, |more| {
                 let key = self.key(outcome.key());
                 tracing::info!(
-                    code = "shadow_refused",
+                    code = "shadow_denied",
                     policy,
                     key,
                     remaining,

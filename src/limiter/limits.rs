@@ -118,7 +118,7 @@ impl Limits {
             return Ok(());
         };
         Err(Error::invalid(format!(
-            "rule {:?}: a check costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the \
+            "rule {:?}: a check costs {cost} and the quota holds {capacity} at most, so all would be denied: lower the \
              cost, or raise the limit or burst",
             rule.name().as_str()
         )))

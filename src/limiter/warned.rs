@@ -23,28 +23,28 @@ impl Warned {
     #[cold]
     pub(crate) fn no_rules(&self) {
         if is_first(&self.no_rules) {
-            tracing::warn!(code = "TG006", "no policy, so nothing is limited");
+            tracing::warn!(code = "TG005", "no policy, so nothing is limited");
         }
     }
 
     #[cold]
     pub(crate) fn unmetered(&self) {
         if is_first(&self.unmetered) {
-            tracing::warn!(code = "TG007", "cost of a request ignored, no policy is metered");
+            tracing::warn!(code = "TG006", "cost of a request ignored, no policy is metered");
         }
     }
 
     #[cold]
     pub(crate) fn twice(&self) {
         if is_first(&self.twice) {
-            tracing::warn!(code = "TG010", "layer wraps a request twice, counting it once");
+            tracing::warn!(code = "TG008", "layer wraps a request twice, counting it once");
         }
     }
 
     #[cold]
     pub(super) fn slots(&self) {
         if is_first(&self.slots) {
-            tracing::warn!(code = "TG008", "check released its slots at once");
+            tracing::warn!(code = "TG007", "check released its slots at once");
         }
     }
 }

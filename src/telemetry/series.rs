@@ -49,7 +49,7 @@ impl Series {
             self.stores();
             let counter = |source, verdict| DECISIONS.counter(&[("source", source), ("verdict", verdict)]);
             let seconds = |source| DECISION_SECONDS.histogram(&[("source", source)]);
-            let of = |source| (["allowed", "refused"].map(|verdict| counter(source, verdict)), seconds(source));
+            let of = |source| (["allowed", "denied"].map(|verdict| counter(source, verdict)), seconds(source));
             let sources = [
                 Source::Store,
                 Source::DenyCache,
@@ -122,7 +122,7 @@ impl PolicySeries {
 
     pub(super) fn count(&self, outcome: &Outcome) {
         let mode = outcome.mode();
-        let refusals = self.refusals[mode as usize].get_or_init(|| POLICY_REFUSALS.counter(&self.labels(mode)));
+        let refusals = self.refusals[mode as usize].get_or_init(|| POLICY_DENIALS.counter(&self.labels(mode)));
         if !outcome.is_allowed() {
             refusals.increment(1);
         }
@@ -138,7 +138,7 @@ impl PolicySeries {
     }
 
     pub(super) fn bans(&self, mode: Mode) -> &[Counter; 2] {
-        self.bans[mode as usize].get_or_init(|| [BANS, BAN_REFUSALS].map(|metric| metric.counter(&self.labels(mode))))
+        self.bans[mode as usize].get_or_init(|| [BANS, BAN_DENIALS].map(|metric| metric.counter(&self.labels(mode))))
     }
 
     pub(super) fn near_limit(&self) -> &Counter {
@@ -215,16 +215,16 @@ const DECISIONS: Metric = count("tollgate_decisions_total", "Decisions, by what 
 const DECISION_SECONDS: Metric =
     seconds("tollgate_decision_seconds", "How long decisions took, from the call of the store, by what made them.");
 
-const POLICY_REFUSALS: Metric = count(
-    "tollgate_policy_refusals_total",
-    "Decisions in which a policy refused, or, in shadow mode, would have refused.",
+const POLICY_DENIALS: Metric = count(
+    "tollgate_policy_denials_total",
+    "Decisions in which a policy denied the request, or, in shadow mode, would have.",
 );
 
 const BANS: Metric = count("tollgate_bans_total", "Bans that began, or, in shadow mode, would have.");
 
-const BAN_REFUSALS: Metric = count(
-    "tollgate_ban_refusals_total",
-    "Decisions in which a policy refused a banned key, or, in shadow mode, would have refused it.",
+const BAN_DENIALS: Metric = count(
+    "tollgate_ban_denials_total",
+    "Decisions in which a policy denied a banned key, or, in shadow mode, would have.",
 );
 
 const NEAR_LIMIT: Metric = count("tollgate_near_limit_total", "Allowed requests that left little of a policy's limit.");

@@ -24,7 +24,7 @@ impl Flood {
     pub(crate) fn of(user: u32, case: &Case, times: Times, recovery: Duration, samples: &[Sample]) -> Self {
         let admitted = |by: By| {
             let of_user = samples.iter().filter(|sample| sample.user == User::Flooding(user) && sample.is_by(by));
-            of_user.map(|sample| u32::from(sample.is_admitted())).sum()
+            of_user.map(|sample| u32::from(sample.is_allowed())).sum()
         };
         let sent = samples.iter().filter(|sample| sample.user == User::Flooding(user)).count();
         let losses = f64::from(case.losses);

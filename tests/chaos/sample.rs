@@ -118,7 +118,7 @@ impl<U> Sample<U> {
         self.done - self.due
     }
 
-    pub(crate) fn is_admitted(&self) -> bool {
+    pub(crate) fn is_allowed(&self) -> bool {
         self.status == 200
     }
 

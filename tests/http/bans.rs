@@ -32,7 +32,7 @@ fn a_ban_has_a_problem_type_of_its_own_and_its_end_in_every_header() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::new(memory(&clock), policy());
     let sent = four(&layer);
-    assert!(!sent[1].is_admitted() && !is_banned(&sent[1]), "{:?}", sent[1].body());
+    assert!(!sent[1].is_allowed() && !is_banned(&sent[1]), "{:?}", sent[1].body());
     for banned in &sent[2..] {
         let expected = concat!(
             r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","#,
@@ -43,9 +43,9 @@ fn a_ban_has_a_problem_type_of_its_own_and_its_end_in_every_header() {
         expect(banned.headers(), &[("retry-after", "600"), ("ratelimit", "\"login\";r=0;t=600")]);
         expect(banned.headers(), &[("ratelimit-policy", "\"login\";q=1;w=60")]);
     }
-    for (passed, is_admitted) in [(599_999, false), (1, true)] {
+    for (passed, is_allowed) in [(599_999, false), (1, true)] {
         clock.advance(Duration::from_millis(passed));
-        assert_eq!(one(&layer).is_admitted(), is_admitted);
+        assert_eq!(one(&layer).is_allowed(), is_allowed);
     }
 }
 
@@ -73,7 +73,7 @@ fn a_ban_outlives_the_policy_that_is_replaced_by_one_with_another_limit() {
     let other = Policy::new("login", Quota::token_bucket(100, MINUTE)).key(key::peer_ip());
     let live = layer.clone().live();
     live.replace_policies([other.clone().ban(Ban::new(50, MINUTE, 10 * MINUTE))]).expect("it is supported");
-    assert!(!one(&layer).is_admitted());
+    assert!(!one(&layer).is_allowed());
     live.replace_policies([other]).expect("it is supported");
-    assert!(one(&layer).is_admitted(), "a policy without a ban does not look at it");
+    assert!(one(&layer).is_allowed(), "a policy without a ban does not look at it");
 }

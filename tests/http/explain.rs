@@ -126,8 +126,8 @@ fn each_reason_for_which_a_policy_does_not_apply_is_said() {
         (any().allow(list("192.0.2.7")), get("/"), "the client is on its allow list"),
         (any().allow(list("ada")), of("ada"), "the client is on its allow list"),
         (any(), get("/"), "the request has no key, and missing_key is Skip"),
-        (any().missing_key(MissingKey::Deny).shadow(), get("/"), "it would refuse the request, and is in shadow mode"),
-        (any().deny(list("ada")).shadow(), of("ada"), "it would refuse the request, and is in shadow mode"),
+        (any().missing_key(MissingKey::Deny).shadow(), get("/"), "it would deny the request, and is in shadow mode"),
+        (any().deny(list("ada")).shadow(), of("ada"), "it would deny the request, and is in shadow mode"),
     ] {
         let explained = alone(policy, request);
         assert_eq!((explained.why(), explained.key(), explained.cost()), (Some(why), None, 0));
@@ -145,12 +145,12 @@ fn each_refusal_is_said() {
     let deny = MissingKey::Deny;
     let any = || Policy::new("any", OWN).key(by_user());
     for (policy, why) in [
-        (any().missing_key(deny), "refused with 403: the request has no key, and missing_key is Deny"),
-        (any().deny(list("192.0.2.7")), "refused with 403: the client is on its deny list"),
-        (found(|| Key::new("user", "eve")).deny(list("eve")), "refused with 403: the client is on its deny list"),
-        (found(|| Err::<Key, _>(Ambiguous)).missing_key(deny), "refused with 400: the key or the cost is ambiguous"),
-        (found(|| Err::<Key, _>(Box::new(Response::new(Bytes::new())))), "refused by the extractor of its key"),
-        (found(failed).missing_key(deny), "refused with 503: the key, or the tier, is not known"),
+        (any().missing_key(deny), "denied with 403: the request has no key, and missing_key is Deny"),
+        (any().deny(list("192.0.2.7")), "denied with 403: the client is on its deny list"),
+        (found(|| Key::new("user", "eve")).deny(list("eve")), "denied with 403: the client is on its deny list"),
+        (found(|| Err::<Key, _>(Ambiguous)).missing_key(deny), "denied with 400: the key or the cost is ambiguous"),
+        (found(|| Err::<Key, _>(Box::new(Response::new(Bytes::new())))), "denied by the extractor of its key"),
+        (found(failed).missing_key(deny), "denied with 503: the key, or the tier, is not known"),
     ] {
         let explained = alone(policy, get("/"));
         assert_eq!(explained.why(), Some(why));
@@ -159,7 +159,7 @@ fn each_refusal_is_said() {
     // A failed lookup follows the rule for failures.
     for (rule, why, denies) in [
         (OnFailure::Allow, "its key could not be looked up, and on_failure is Allow", false),
-        (OnFailure::Deny, "refused with 503: the key, or the tier, is not known", true),
+        (OnFailure::Deny, "denied with 503: the key, or the tier, is not known", true),
     ] {
         let explanation = rig::layer([found(failed)]).on_failure(rule).live().explain(&parts(get("/")));
         let explained = &explanation.policies()[0];

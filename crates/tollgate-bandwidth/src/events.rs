@@ -97,8 +97,7 @@ fn series((policy, series): &(PolicyName, OnceLock<Series>)) -> &Series {
         describe_counter!(CUTS, Unit::Count, "Bodies that were cut, as the limit of their bytes was reached.");
         Series {
             units: ["passed", "refunded"].map(|kind| counter!(UNITS, "policy" => name(), "kind" => kind)),
-            portions: ["allowed", "refused"]
-                .map(|verdict| counter!(PORTIONS, "policy" => name(), "verdict" => verdict)),
+            portions: ["allowed", "denied"].map(|verdict| counter!(PORTIONS, "policy" => name(), "verdict" => verdict)),
             waits: histogram!(WAITS, "policy" => name()),
             cuts: counter!(CUTS, "policy" => name()),
         }

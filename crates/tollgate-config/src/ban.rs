@@ -52,7 +52,7 @@ impl BanTable {
         let ban = if self.layer == Some(true) { ban.whole_layer() } else { ban };
         let ban = if self.verified_key == Some(true) { ban.of_verified_keys() } else { ban };
         Ok(match &self.on.0 {
-            Some(on) if !matches!(on.get_ref(), WordOr::Word(word) if word == "refusals") => {
+            Some(on) if !matches!(on.get_ref(), WordOr::Word(word) if word == "denials") => {
                 policy.ban_failures(ban, read_count("on", on)?)
             }
             _ => policy.ban(ban),

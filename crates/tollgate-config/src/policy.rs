@@ -225,7 +225,7 @@ impl PolicyTable {
         self.min_cost.needs("min_cost", is_by_header, "a line cost = \"header:NAME\"")?;
         let min = self.least();
         let policy = self.min_cost.set(policy, |policy, min| {
-            let message = "is above what the quota holds, so all would be refused: lower it";
+            let message = "is above what the quota holds, so all would be denied: lower it";
             let is_held = min <= policy.quota().capacity();
             if is_held { Ok(policy) } else { Err(Error::invalid(format!("min_cost {min} {message}"))) }
         })?;
@@ -263,7 +263,7 @@ impl PolicyTable {
                     if least > capacity {
                         let message = format!(
                             "tier {tier:?}: a request costs at least {least} and the quota holds {capacity}, so all would \
-                             be refused: raise it, or lower the cost"
+                             be denied: raise it, or lower the cost"
                         );
                         return Err(Fault::new(value, message));
                     }

@@ -34,7 +34,7 @@ use tower::{Layer, Service};
 /// let request = |_| Request::builder().header("x-user", "ada").body(String::new()).expect("a valid request");
 ///
 /// let sent = send(&layer, 3, request).await;
-/// assert!(sent[0].is_admitted() && sent[1].is_admitted() && !sent[2].is_admitted());
+/// assert!(sent[0].is_allowed() && sent[1].is_allowed() && !sent[2].is_allowed());
 /// assert_eq!(sent[2].status(), StatusCode::TOO_MANY_REQUESTS);
 /// assert_eq!(sent[2].headers()["retry-after"], "1800");
 /// # }
@@ -68,7 +68,7 @@ pub struct TestResponse {
 impl TestResponse {
     /// Returns `true` if the layer called the inner service.
     #[must_use]
-    pub fn is_admitted(&self) -> bool {
+    pub fn is_allowed(&self) -> bool {
         self.response.extensions().get::<Called>().is_some()
     }
 

@@ -53,7 +53,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
             (quota, key, cost) = (*check.counter.quota(), Some(check.counter.key().clone()), check.cost);
             mode = check.mode;
             let effect = match check.overridden {
-                Overridden::Denied(_) => PolicyEffect::Refuses,
+                Overridden::Denied(_) => PolicyEffect::Denies,
                 _ if check.is_only_for_ban() => PolicyEffect::Skips,
                 _ => PolicyEffect::Counts,
             };
@@ -62,7 +62,7 @@ fn explained(policy: &Policy, parts: &Parts, resolved: Resolved) -> PolicyExplan
         Resolved::Skip(Skip::Scope) => (PolicyEffect::Skips, Some(policy.options().scope.why_not(parts))),
         Resolved::Skip(skip) => (PolicyEffect::Skips, Some(why_skipped(skip).into())),
         Resolved::Waiting(_) => (PolicyEffect::Waits, Some("its key, or its quota, is looked up".into())),
-        Resolved::Refused(refusal) => (PolicyEffect::Refuses, Some(why_refused(&refusal).into())),
+        Resolved::Refused(refusal) => (PolicyEffect::Denies, Some(why_denied(&refusal).into())),
     };
     PolicyExplanation { policy: policy.rule().name().clone(), quota, key, cost, mode, effect, why }
 }
@@ -100,18 +100,18 @@ fn why_skipped(skip: Skip) -> &'static str {
         Skip::Unknown => "its key could not be looked up, and on_failure is Allow",
         Skip::NoTier => "its tier could not be looked up, and on_unknown is Skip",
         Skip::Override => "an override exempts the key, or switches the policy off",
-        Skip::Shadow => "it would refuse the request, and is in shadow mode",
+        Skip::Shadow => "it would deny the request, and is in shadow mode",
     }
 }
 
-fn why_refused(refusal: &Refusal) -> &'static str {
+fn why_denied(refusal: &Refusal) -> &'static str {
     match refusal {
-        Refusal::Refused(_) => "refused by a decision",
-        Refusal::Rejected(_) => "refused by the extractor of its key",
-        Refusal::NoKey => "refused with 403: the request has no key, and missing_key is Deny",
-        Refusal::Ambiguous => "refused with 400: the key or the cost is ambiguous",
-        Refusal::Denied => "refused with 403: the client is on its deny list",
-        Refusal::Failed(_) => "refused with 503: the key, or the tier, is not known",
+        Refusal::Refused(_) => "denied by a decision",
+        Refusal::Rejected(_) => "denied by the extractor of its key",
+        Refusal::NoKey => "denied with 403: the request has no key, and missing_key is Deny",
+        Refusal::Ambiguous => "denied with 400: the key or the cost is ambiguous",
+        Refusal::Denied => "denied with 403: the client is on its deny list",
+        Refusal::Failed(_) => "denied with 503: the key, or the tier, is not known",
     }
 }
 
@@ -189,7 +189,7 @@ pub struct PolicyExplanation {
 enum PolicyEffect {
     Counts,
     Skips,
-    Refuses,
+    Denies,
     Waits,
 }
 
@@ -234,7 +234,7 @@ impl PolicyExplanation {
     /// Returns `true` if the policy denies the request whatever its counter has left, for example a client on a deny
     /// list.
     pub fn denies(&self) -> bool {
-        self.effect == PolicyEffect::Refuses
+        self.effect == PolicyEffect::Denies
     }
 
     /// Returns why the policy does not apply, or a remark. `None` if it counts the request by its own key.
@@ -247,7 +247,7 @@ impl PolicyExplanation {
             PolicyEffect::Skips => "no",
             PolicyEffect::Waits => "perhaps",
             PolicyEffect::Counts if self.is_shadow() => "shadow",
-            PolicyEffect::Counts | PolicyEffect::Refuses => "yes",
+            PolicyEffect::Counts | PolicyEffect::Denies => "yes",
         };
         let none = || "-".to_owned();
         [

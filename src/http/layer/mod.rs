@@ -42,7 +42,7 @@ use crate::store::{FailureRules, OnFailure, Store, StoreDecision};
 /// calls](RateLimit#grpc).
 ///
 /// A request that passes a layer and, further inside, the same layer or a clone of it is counted once by each policy:
-/// the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG010). If a
+/// the inner layer finds the [`RateLimitHandle`](crate::RateLimitHandle) of the outer one, and warns once (TG008). If a
 /// handler sends several requests with the extensions of the request that it handles, all but the first are counted.
 ///
 /// Each setter returns a new layer with the same store and counters. Services that were made before keep their

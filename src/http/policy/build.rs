@@ -138,7 +138,7 @@ impl Policy {
     ///
     /// For logins prefer [`Count::statuses`]. [`Count::failures`] also counts every 5xx of the service, so an outage
     /// would get its clients banned. It does not count [requests that this crate
-    /// denies](Count#requests-that-are-refused-inside).
+    /// denies](Count#requests-that-are-denied-inside).
     ///
     /// A ban does not bound how many guesses run at once. A quota that [counts](Self::count) the same responses does
     /// bound them, because it takes the unit of a request before the service is called, and refunds the unit if the

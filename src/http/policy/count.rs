@@ -26,7 +26,7 @@ use crate::http::grpc;
 /// [`statuses`](Self::statuses) and [`when`](Self::when) see only the head of a response. Trailers inside the body of
 /// gRPC-Web are not seen, so place this layer inside of the layer that translates gRPC-Web.
 ///
-/// # Requests that are refused inside
+/// # Requests that are denied inside
 ///
 /// A request that this crate denies inside of the layer is neither a failure nor a success of its client, whatever the
 /// response is. So no ban begins because the service was overloaded. This crate denies a request inside of the layer
@@ -90,7 +90,7 @@ impl Count {
     /// errors of the inner service.
     ///
     /// Use it against password guessing: a login that responds with 401 counts. Every other 4xx and 5xx of the service
-    /// counts too. A response with which this crate [denies](Self#requests-that-are-refused-inside) a request does not
+    /// counts too. A response with which this crate [denies](Self#requests-that-are-denied-inside) a request does not
     /// count. To count only 401, use [`statuses`](Self::statuses).
     ///
     /// # Examples
@@ -110,7 +110,7 @@ impl Count {
     /// Counts only successes.
     ///
     /// Failures are client and server errors (4xx and 5xx), [gRPC](Self#grpc) statuses other than 0, and errors of the
-    /// inner service. A request that is [denied inside](Self#requests-that-are-refused-inside) is not a success.
+    /// inner service. A request that is [denied inside](Self#requests-that-are-denied-inside) is not a success.
     pub fn successes() -> Self {
         Self(CountBy::Outcome { failed: false })
     }

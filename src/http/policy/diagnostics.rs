@@ -42,7 +42,7 @@ impl Policy {
         let ban = self.rule.banning()?;
         let text = match self.info.bannable {
             _ if ban.extends && self.options.bans_on.is_some() => {
-                "a refusal is no failure, so a ban by failures is not extended: remove extending"
+                "a denial is no failure, so a ban by failures is not extended: remove extending"
             }
             Bannable::Client => return None,
             Bannable::Claimed if ban.verified => return None,
@@ -66,7 +66,7 @@ impl Policy {
         let is_fixed = cost_by.is_none() && unit.is_none();
         if let Some((cost, capacity)) = self.rule.excess().filter(|_| is_fixed && tier.is_none()) {
             return Some(format!(
-                "a request costs {cost} and the quota holds {capacity} at most, so all would be refused: lower the cost, \
+                "a request costs {cost} and the quota holds {capacity} at most, so all would be denied: lower the cost, \
                  or raise the limit or burst"
             ));
         }

@@ -184,7 +184,7 @@ fn with_headers(mut response: Response<Bytes>, mut headers: HeaderMap) -> Respon
 /// way if there is no decision. The response is a 503 with a problem document that names `by`, and with `Retry-After`,
 /// at least 1 s. A gRPC call gets [`UNAVAILABLE`](crate::RateLimit#grpc), and a HEAD request gets only the headers. The
 /// extensions of the response tell outer layers that the request was [denied
-/// inside](crate::policy::Count#requests-that-are-refused-inside).
+/// inside](crate::policy::Count#requests-that-are-denied-inside).
 ///
 /// # Examples
 ///

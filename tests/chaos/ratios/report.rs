@@ -54,7 +54,7 @@ pub(super) fn report(case: &Case, times: Times, all: &[Sample]) -> Report {
 
     // In each tick of its own a process admits no more than the burst.
     let span = (times.end - times.start + BOUND).as_secs_f64();
-    let admitted_by = |by: By| count(&|sample| sample.is_admitted() && sample.is_by(by));
+    let admitted_by = |by: By| count(&|sample| sample.is_allowed() && sample.is_by(by));
     let [admitted_by_ratio, admitted_by_share] = [By::Ratio, By::Fallback].map(admitted_by);
     let most_by_ratio = f64::from(BURST) * (span / TICK.as_secs_f64() + 2.0);
     let most_by_share = (f64::from(BURST) + f64::from(LIMIT) * span) / f64::from(INSTANCES.get());
@@ -101,6 +101,6 @@ fn within(samples: &[Sample], from: Instant, until: Instant) -> Vec<Sample> {
 }
 
 fn rate(samples: &[Sample], from: Instant, until: Instant) -> f64 {
-    let admitted = within(samples, from, until).iter().filter(|sample| sample.is_admitted()).count();
+    let admitted = within(samples, from, until).iter().filter(|sample| sample.is_allowed()).count();
     admitted as f64 / (until - from).as_secs_f64()
 }

@@ -27,9 +27,9 @@ pub(super) const ROWS: [Row; 12] = [
     ("lookups_full", || run(lookups_at_once())),
     ("many_checks", || run(checks_of_a_handler())),
     ("near_limit", || run(send_twice(layer(per_user(Quota::fixed_window(9, HOUR))).log_near_limit(1.0)))),
-    ("refused", || run(send_twice(layer(per_user(ONE)).log_denials()))),
+    ("denied", || run(send_twice(layer(per_user(ONE)).log_denials()))),
     ("rejection_streamed", streamed_rejections),
-    ("shadow_refused", || flood(per_user(ONE).shadow())),
+    ("shadow_denied", || flood(per_user(ONE).shadow())),
     ("tier_unknown", tiers_that_fail),
     ("tier_without_portions", || run(tiers_of_bytes())),
 ];

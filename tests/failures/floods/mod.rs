@@ -35,7 +35,7 @@ const OPERATORS: [&str; 6] =
     ["file_read", "file_refused", "scripts_later", "settings_stay", "status_left_out", "units_leased"];
 
 /// What a wrong set-up causes: `http/warnings` has the tests.
-const WARNINGS: [&str; 8] = ["TG001", "TG002", "TG003", "TG004", "TG006", "TG007", "TG008", "TG010"];
+const WARNINGS: [&str; 8] = ["TG001", "TG002", "TG003", "TG004", "TG005", "TG006", "TG007", "TG008"];
 
 /// What primaries of a Redis Cluster cause: `redis/cluster/breakers.rs` has the test.
 const CLUSTERS: [&str; 3] = ["primary_available", "primary_unavailable", "slots_unknown"];

@@ -47,6 +47,6 @@ async fn nothing_of_a_request_is_a_label() {
             assert!(value.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{series}");
         }
     }
-    let refusing = all.iter().filter(|(series, ..)| series.starts_with("tollgate_policy_refusals_total"));
+    let refusing = all.iter().filter(|(series, ..)| series.starts_with("tollgate_policy_denials_total"));
     assert_eq!(refusing.count(), policies().len(), "one series a policy, in two places");
 }

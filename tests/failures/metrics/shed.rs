@@ -28,7 +28,7 @@ async fn a_fleet_shedder_counts_what_comes_and_what_it_sheds_by_class() {
     };
     assert_eq!(["critical", "write", "read", "test"].map(|class| of("offered_", class)), [0, 3, 2, 0]);
     assert_eq!(["critical", "write", "read", "test"].map(|class| of("", class)), [0, 2, 1, 0]);
-    assert_eq!(changes["tollgate_policy_refusals_total{policy=fleet.others,mode=enforce}"], 3);
+    assert_eq!(changes["tollgate_policy_denials_total{policy=fleet.others,mode=enforce}"], 3);
 }
 
 #[tokio::test]

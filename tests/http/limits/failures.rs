@@ -192,7 +192,7 @@ async fn ban_by_refusals(layer: &RateLimitLayer) {
 async fn a_banned_client_is_refused_where_the_policy_does_not_apply() {
     let clock = ManualClock::new();
     let layer = RateLimitLayer::composite(memory(&clock)).policy(strict(Ban::whole_layer)).policy(others());
-    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(one(&layer, Method::GET).await.is_allowed());
     ban_by_refusals(&layer).await;
     for method in [Method::GET, Method::OPTIONS, Method::POST] {
         let refused = one(&layer, method).await;
@@ -203,9 +203,9 @@ async fn a_banned_client_is_refused_where_the_policy_does_not_apply() {
         let request = with(rig::by(Method::OPTIONS), "origin", "https://a.example");
         with(request, "access-control-request-method", "GET")
     };
-    assert!(send(&layer, 1, preflight).await[0].is_admitted());
+    assert!(send(&layer, 1, preflight).await[0].is_allowed());
     clock.advance(10 * MINUTE);
-    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(one(&layer, Method::GET).await.is_allowed());
 }
 
 #[tokio::test]
@@ -217,8 +217,8 @@ async fn requests_that_the_policy_does_not_apply_to_are_no_strikes_owe_it_nothin
     }
     layer.clone().live().replace_policies([strict(Ban::whole_layer).metered()]).expect("it is supported");
     let response = one(&layer, Method::GET).await;
-    assert!(response.is_admitted() && response.headers().is_empty(), "{:?}", response.headers());
-    assert!(one(&layer, Method::POST).await.is_admitted(), "its unit is there");
+    assert!(response.is_allowed() && response.headers().is_empty(), "{:?}", response.headers());
+    assert!(one(&layer, Method::POST).await.is_allowed(), "its unit is there");
 }
 
 #[tokio::test]
@@ -227,9 +227,9 @@ async fn allowed_clients_and_where_only_its_own_requests_are_banned_the_others_a
     ban_by_refusals(&layer).await;
     let allow = AccessList::parse(["10.0.0.0/8"]).expect("a network");
     layer.clone().live().replace_policies([strict(Ban::whole_layer).allow(allow)]).expect("it is supported");
-    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(one(&layer, Method::GET).await.is_allowed());
     layer.clone().live().replace_policies([strict(|ban| ban)]).expect("it is supported");
-    assert!(one(&layer, Method::GET).await.is_admitted());
+    assert!(one(&layer, Method::GET).await.is_allowed());
     assert!(rig::is_banned(&one(&layer, Method::POST).await));
 }
 

@@ -42,7 +42,7 @@ async fn the_built_in_limits_admit_ten_requests_and_then_tell_the_wait() {
     {
         let (status, metrics) = server.get("/metrics").await;
         assert_eq!(status, 200);
-        let refusals = r#"tollgate_policy_refusals_total{policy="ip",mode="enforce"} 1"#;
+        let refusals = r#"tollgate_policy_denials_total{policy="ip",mode="enforce"} 1"#;
         assert!(metrics.lines().any(|line| line == refusals), "{metrics}");
     }
 }

@@ -116,8 +116,7 @@ async fn a_collector_has_the_spans_and_metrics_of_all_requests_once_the_service_
     server.signal("INT");
     server.ends_well().await;
     until(|| {
-        let is_complete =
-            collector.spans().len() == 7 && !collector.counts("tollgate_policy_refusals_total").is_empty();
+        let is_complete = collector.spans().len() == 7 && !collector.counts("tollgate_policy_denials_total").is_empty();
         is_complete.then_some(()).ok_or_else(|| collector.output())
     });
 
@@ -145,9 +144,9 @@ async fn a_collector_has_the_spans_and_metrics_of_all_requests_once_the_service_
     let mut decisions = collector.counts("tollgate_decisions_total");
     decisions.sort();
     let decided = |verdict| pairs(&[("source", "Str(store)"), ("verdict", verdict)]);
-    assert_eq!(decisions, [(decided("Str(allowed)"), 5), (decided("Str(refused)"), 2)]);
+    assert_eq!(decisions, [(decided("Str(allowed)"), 5), (decided("Str(denied)"), 2)]);
     let refused = pairs(&[("mode", "Str(enforce)"), ("policy", "Str(ip)")]);
-    assert_eq!(collector.counts("tollgate_policy_refusals_total"), [(refused, 2)]);
+    assert_eq!(collector.counts("tollgate_policy_denials_total"), [(refused, 2)]);
 }
 
 #[test]

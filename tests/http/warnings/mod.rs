@@ -110,8 +110,8 @@ fn refusals_are_logged_where_that_is_set_or_in_shadow_mode_and_are_few_lines_tho
     let shadow = layer([each().shadow(), Policy::new("all", Quota::per_hour(1)).shadow()]);
     for (layer, code, policies) in [
         (layer([each()]), "", &[][..]),
-        (layer([each()]).log_denials(), "refused", &["each"]),
-        (shadow, "shadow_refused", &["each", "all"]),
+        (layer([each()]).log_denials(), "denied", &["each"]),
+        (shadow, "shadow_denied", &["each", "all"]),
     ] {
         let logged = Logged::start();
         for _ in 0..200 {

@@ -1,4 +1,4 @@
-//! TG010: a layer that is around a request once more, in a router within, counts by each policy once.
+//! TG008: a layer that is around a request once more, in a router within, counts by each policy once.
 
 use std::sync::{Arc, Mutex};
 
@@ -31,7 +31,7 @@ fn a_layer_that_is_twice_around_a_request_counts_it_once_and_is_one_warning() {
         assert_eq!(response.status(), 200);
         assert_eq!(line(response.headers(), "x-ratelimit-remaining"), left.to_string(), "one layer writes its headers");
     }
-    logged.only("TG010", "wraps a request twice", || assert_eq!(send(&app, to("/")), 429));
+    logged.only("TG008", "wraps a request twice", || assert_eq!(send(&app, to("/")), 429));
     assert_eq!(send(&inner, to("/")), 429, "where it is alone, it limits");
 
     let [outer, inner] =
@@ -72,5 +72,5 @@ fn a_policy_that_did_not_apply_outside_counts_inside() {
     let app = Router::new().route("/", get(|| async {})).layer(limits.clone()).layer(authenticate).layer(limits);
     let logged = Logged::start();
     assert_eq!([(); 3].map(|()| send(&app, to("/"))), [200, 200, 429]);
-    assert_eq!(logged.log.count("TG010"), 1);
+    assert_eq!(logged.log.count("TG008"), 1);
 }

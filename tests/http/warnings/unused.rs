@@ -1,4 +1,4 @@
-//! What is given and limits nothing: TG006, layers and limiters without policies; TG007, a real cost; TG008, slots of a
+//! What is given and limits nothing: TG005, layers and limiters without policies; TG006, a real cost; TG007, slots of a
 //! check.
 
 use axum::Router;
@@ -22,7 +22,7 @@ fn ada() -> Key {
 #[test]
 fn a_layer_without_policies_is_one_warning_unless_it_is_meant() {
     for layer in [layer([]).log_denials(), from_file("[server]\ninstances = 2")] {
-        warns(&app(&layer), &[], &to("/"), "TG006", "nothing is limited");
+        warns(&app(&layer), &[], &to("/"), "TG005", "nothing is limited");
     }
     let (logged, first) = (Logged::start(), layer([]));
     for layer in [&first, &first.clone(), &first.clone().log_denials()] {
@@ -43,7 +43,7 @@ fn a_layer_without_policies_is_one_warning_unless_it_is_meant() {
     logged.none("it has a rule");
     let check = || assert!(now(none.check(&ada())).is_allowed());
     check();
-    logged.only("TG006", "nothing is limited", check);
+    logged.only("TG005", "nothing is limited", check);
 }
 
 fn with_real_cost() -> Response {
@@ -60,12 +60,12 @@ fn costly() -> Router {
 #[test]
 fn a_real_cost_that_no_policy_charges_is_one_warning() {
     let policies = [Policy::new("api", MANY), Policy::new("other", MANY).cost(2)];
-    warns(&costly().layer(layer(policies)), &[], &to("/"), "TG007", "no policy is metered");
+    warns(&costly().layer(layer(policies)), &[], &to("/"), "TG006", "no policy is metered");
     let charge = async |handle: RateLimitHandle| handle.charge(3);
     let (logged, limits) = (Logged::start(), layer([Policy::new("api", MANY)]));
     let app = Router::new().route("/", get(charge)).layer(limits.clone());
     send(&app, to("/"));
-    logged.only("TG007", "no policy is metered", || {
+    logged.only("TG006", "no policy is metered", || {
         limits.clone().live().replace_policies([Policy::new("api", MANY)]).expect("they are valid");
         send(&app, to("/"));
     });
@@ -117,6 +117,6 @@ fn a_check_that_releases_its_slots_is_one_warning() {
     logged.none("nothing is checked");
     let check = || assert!(now(limiter.check(&ada())).is_allowed());
     check();
-    logged.only("TG008", "released its slots", check);
+    logged.only("TG007", "released its slots", check);
     assert_eq!(left(&limiter, &ada()), [2], "each is released at once");
 }

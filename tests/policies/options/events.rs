@@ -34,7 +34,7 @@ fn lines_have_keys_as_it_is_chosen_and_a_flood_of_keys_is_few_lines() {
     let ban = Ban::new(2, HOUR, HOUR).of_verified_keys();
     let five = || (0..5).map(|_| "ada".to_owned());
     let hash = Key::hashed("header x-user", "ada");
-    for code in ["refused", "near_limit", "key_banned"] {
+    for code in ["denied", "near_limit", "key_banned"] {
         // Bans of one policy have a bound in the whole process.
         let layer = |name: &str| {
             let policy = Policy::new(name, Quota::fixed_window(2, HOUR)).key(key::header("x-user").plain()).ban(ban);
@@ -117,7 +117,7 @@ async fn a_check_of_a_handler_is_reported_and_logged_and_leaves_the_span_to_the_
     let expected =
         [("user", true), ("export", true), ("export", false)].map(|(name, is_allowed)| (name.to_owned(), is_allowed));
     assert_eq!(*seen.lock().expect("nothing panics"), expected);
-    let denied = log.lines("code=\"refused\"");
+    let denied = log.lines("code=\"denied\"");
     assert!(denied.len() == 1 && denied[0].contains("policy=\"export\""), "{denied:#?}");
     let served = log.lines("served").pop().expect("it was logged");
     assert!(
@@ -145,6 +145,6 @@ fn a_joined_key_is_hashed_as_a_whole() {
         request.headers_mut().insert("x-token", "s3cret".parse().expect("a value"));
         send(&service, request);
     }
-    let line = log.lines("code=\"refused\"").pop().expect("the second is denied");
+    let line = log.lines("code=\"denied\"").pop().expect("the second is denied");
     assert!(line.contains("key=\"") && !line.contains("ada-lovelace") && !line.contains("s3cret"), "{line}");
 }

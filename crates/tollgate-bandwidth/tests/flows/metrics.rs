@@ -38,7 +38,7 @@ async fn units_portions_and_waits_are_counted_by_policy() {
     let of = |series: &str| of_100.get(&format!("tollgate_flow_{series}")).copied().unwrap_or_default();
     assert_eq!([of("units_total passed"), of("units_total refunded")], [100, 0], "{of_100:?}");
     assert!(of("portions_total allowed") > 0, "{of_100:?}");
-    assert_eq!(of("portions_total refused"), 0, "the last portion said that it was the last one");
+    assert_eq!(of("portions_total denied"), 0, "the last portion said that it was the last one");
     flow.acquire(1).await.expect("the next window");
     let waited = changes(&snapshotter)["tollgate_flow_wait_seconds "];
     assert!((50..=66).contains(&waited), "{waited}");

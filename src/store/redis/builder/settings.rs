@@ -196,8 +196,8 @@ impl RedisStoreBuilder {
     /// Sets the maximum number of cached denials, instead of 100,000.
     ///
     /// Zero is an error: use [`without_deny_cache`](Self::without_deny_cache).
-    pub fn deny_cache_capacity(self, refusals: usize) -> Self {
-        Self { deny_cache: self.deny_cache.capacity(refusals), sets_deny_cache: true, ..self }
+    pub fn deny_cache_capacity(self, denials: usize) -> Self {
+        Self { deny_cache: self.deny_cache.capacity(denials), sets_deny_cache: true, ..self }
     }
 
     /// Calls Redis for every request, even right after a denial.
