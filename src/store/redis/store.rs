@@ -65,7 +65,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    pub(super) fn new(engine: Arc<Engine>) -> Self {
+    pub(super) fn with_engine(engine: Arc<Engine>) -> Self {
         let refusals = Arc::clone(&engine.refusals);
         Self { store: DenyCache::around(RawRedisStore(engine), refusals) }
     }

@@ -297,7 +297,7 @@ impl RedisStoreBuilder {
         }
         let time = ServerTime::new(self.calls.clock);
         let deny_cache = self.has_deny_cache.then_some(self.deny_cache);
-        Engine::new(servers, self.connect.prefix, self.budget, time, deny_cache).map(RedisStore::new)
+        Engine::new(servers, self.connect.prefix, self.budget, time, deny_cache).map(RedisStore::with_engine)
     }
 }
 
