@@ -65,14 +65,14 @@ impl Quota {
         if window.is_zero() {
             return Err(Fault::plain("window 0s is no period: it must be at least 1us"));
         }
+        if ticks >= (MAX_TICKS / 4) as u128 {
+            return Err(Fault::plain("window {window} is too long: it must be less than 69 years"));
+        }
         if !window.as_nanos().is_multiple_of(tick_nanos) {
             return Err(Fault::plain(
                 "window {window} is not a whole number of ticks: use whole microseconds up to 60s, whole milliseconds \
                  above",
             ));
-        }
-        if ticks >= (MAX_TICKS / 4) as u128 {
-            return Err(Fault::plain("window {window} is too long: it must be less than 69 years"));
         }
         let given = window.as_nanos();
         #[allow(clippy::cast_possible_truncation, reason = "ticks are below 2^41")]

@@ -69,6 +69,7 @@ fn nothing_and_no_time_are_refused() {
     for &algorithm in Algorithm::ALL {
         assert!(refusal(Quota::try_new(algorithm, 0, SECOND)).contains("limit 0"), "{algorithm:?}");
         assert!(refusal(Quota::try_new(algorithm, 1, Duration::ZERO)).contains("window 0s"), "{algorithm:?}");
+        assert!(refusal(Quota::try_new(algorithm, 1, Duration::MAX)).contains("is too long"), "{algorithm:?}");
     }
     assert!(refusal(Quota::per_second(1).try_burst(0)).contains("at least 1"));
     let most = [Quota::try_per_second, Quota::try_per_minute, Quota::try_per_hour].map(assert_most);
