@@ -8,6 +8,7 @@ use tollgate::Error;
 use toml::Spanned;
 
 const WORDS: &[(&str, &str)] = &[
+    ("policy: invalid type: map, expected a sequence", "policy: expected a list: write [[policy]]"),
     ("expected u64", "expected a whole number without sign or quotes, at most 18446744073709551615"),
     ("expected a nonzero u32", "expected a whole number from 1 to 4294967295"),
     ("expected f64", "expected a number such as 0.2 or 2, without quotes"),

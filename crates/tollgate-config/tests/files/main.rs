@@ -209,7 +209,7 @@ fn every_mistake_outside_a_policy_names_its_line() {
     let every = "every peer would be a trusted proxy";
     for (file, line, fragments) in [
         ("\n[[polices]]\nname = \"a\"", 2, &["unknown field `polices`", "`policy`", "`server`"][..]),
-        ("[policy]\nname = \"a\"", 1, &["policy: ", "expected a list"]),
+        ("[policy]\nname = \"a\"", 1, &["policy: expected a list", "write [[policy]]"]),
         ("policy = [[\"a\"]]", 1, &["expected a table, under [[policy]]"]),
         ("[server]\ntrusted = []", 2, &["unknown field `trusted`", "`on_failure`"]),
         ("[server]\n\non_failure = \"open\"", 3, &["on_failure \"open\" is unknown", "fallback, allow, deny"]),
