@@ -548,7 +548,7 @@ impl Limiter {
         self.change_failure(|rules| rules.instances = instances)
     }
 
-    /// Sets the timeout of one decision. 0 becomes 1 ms.
+    /// Sets the timeout of one decision. Less than 1 ms becomes 1 ms.
     ///
     /// The default is the [timeout of the store](crate::store::Capabilities::timeout), or 100 ms if it has none.
     /// Lookups of tiers run before the decision, with their own [timeout](crate::policy::TierLookup::timeout).

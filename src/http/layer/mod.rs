@@ -419,9 +419,9 @@ impl RateLimitLayer {
     /// The default is the [store's own timeout](crate::store::Capabilities::timeout), 100 ms for a
     /// [`RedisStore`](crate::RedisStore), or 100 ms for a store that has none. A longer one gives the store no more
     /// time: for slow links set the timeout of the store, for example with
-    /// [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Zero is taken as 1 ms, and timers add
-    /// up to 2 ms. Outside of a tokio runtime only the timeout of the store applies. A runtime must have timers
-    /// enabled.
+    /// [`RedisStoreBuilder::timeout`](crate::store::RedisStoreBuilder::timeout). Less than 1 ms is taken as 1 ms, and
+    /// timers add up to 2 ms. Outside of a tokio runtime only the timeout of the store applies. A runtime must have
+    /// timers enabled.
     ///
     /// A request waits longer in the queue of a leaky bucket, and for a lookup of its key or quota that is not cached.
     /// A [`TierLookup`](crate::policy::TierLookup) and a [`key::lookup`](crate::key::lookup) have their own timeouts, 1

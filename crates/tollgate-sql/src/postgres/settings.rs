@@ -47,7 +47,7 @@ impl Postgres {
 }
 
 impl PostgresBuilder {
-    /// Sets how long a decision may take, instead of 100 ms, which also bounds its locks on the server.
+    /// Sets how long a decision may take, instead of 100 ms: at least 1 ms. This also bounds its locks on the server.
     pub fn timeout(self, budget: Duration) -> Self {
         Self { budget, ..self }
     }
