@@ -14,7 +14,7 @@ use http::request::Parts;
 
 use super::scope::is_route;
 use super::{Count, Options, Policy};
-use crate::core::Error;
+use crate::core::{Decision, Error};
 use crate::http::MissingKey;
 use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
@@ -127,11 +127,12 @@ impl Policy {
         }
     }
 
-    pub(crate) fn warn_of_proxy(policies: &[Self], parts: &Parts) {
+    pub(crate) fn warn_of_proxy(policies: &[Self], decision: &Decision, parts: &Parts) {
+        let applied = |policy: &&Self| decision.outcomes().iter().any(|outcome| outcome.policy() == policy.name());
         let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
         let is_forwarded = || parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED);
         if unwarned().next().is_some() && is_forwarded() {
-            unwarned().for_each(|policy| policy.warn_of_peer(parts));
+            unwarned().filter(applied).for_each(|policy| policy.warn_of_peer(parts));
         }
     }
 

@@ -217,7 +217,9 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
         let request = || with(to("/"), name, value);
         let (other, misread) =
             (key::client_ip().trusted_proxies(["192.0.2.1"]), behind.clone().header("cf-conecting-ip"));
-        for layer in [of_client(key::client_ip()), of_client(other), of_client(misread), layer([by("own", joined())])] {
+        let elsewhere = of_client(key::client_ip()).policy(by("login", joined()).routes(["/login"]));
+        let own = layer([by("own", joined())]);
+        for layer in [of_client(key::client_ip()), of_client(other), of_client(misread), own, elsewhere] {
             warns(
                 &app(&layer.policy(full())),
                 &[request()],
