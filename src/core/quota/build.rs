@@ -96,7 +96,7 @@ impl Quota {
         accept(Self::checked(Algorithm::FixedWindow, limit, window))
     }
 
-    /// `limit` units in each hour, day, week or month of a [`Calendar`].
+    /// `limit` units in each hour, day, week or month of a [`Calendar`](crate::policy::Calendar).
     ///
     /// A fixed window whose windows end by the clocks of a time zone.
     ///
