@@ -45,7 +45,7 @@
 //!   a concurrency it is a guess of 1 s. If the denial was cached, or was made before a lookup, it covers only the policies that
 //!   are known to deny.
 //! - Every decision takes bounded time: 100 ms, unless the layer or the store sets another timeout. Two waits are not part of it:
-//!   for a lookup without a cached result, at most 1 s by default, and for a turn in the queue of a leaky bucket. If the store does
+//!   for a lookup without a cached result, at most 1 s by default and a timeout more, and for a turn in the queue of a leaky bucket. If the store does
 //!   not decide in time, a local store does, unless the layer sets another [`OnFailure`]. The local store counts separately, so
 //!   more than the limit can be allowed then.
 //! - Memory is bounded whatever clients send, and clients cannot choose a key in Redis.

@@ -92,7 +92,7 @@
 //! | `allow_for` | with `"allow"`: how long all requests are allowed in one outage, above 0; after that like `"fallback"` | `"60s"` |
 //! | `instances` | how many processes share the limits, 1 to 4294967295; with `"deny"` only if tables of other crates share the limits | 1 |
 //!
-//! The first three set how `"client_ip"`, `allow` and `deny` determine a client's address:
+//! The first four set how `"client_ip"`, `allow` and `deny` determine a client's address:
 //! [`client_ip`](fn@tollgate::key::client_ip) has the rules. They need the feature `axum`.
 //!
 //! Any other field or table in the file is an error that names the line and the column. So is a table of another crate,
@@ -101,8 +101,8 @@
 //! # A file that changes
 //!
 //! [`Config::watch`] follows a file, and [`Config::update`] replaces the policies of a layer in use with the policies
-//! of a newer file. `trusted_proxies`, `trusted_hops` and `forwarded` change with them. `on_failure`, `allow_for` and
-//! `instances` stay, and a warning says so.
+//! of a newer file. `trusted_proxies`, `trusted_hops`, `trusted_unix_socket` and `forwarded` change with them.
+//! `on_failure`, `allow_for` and `instances` stay, and a warning says so.
 //!
 //! Settings that no file has, such as a [`when`](tollgate::Policy::when), are added to its policies by
 //! [`Config::with_policies`], also before each update.

@@ -27,7 +27,7 @@ pub use memory::MemoryTally;
 pub use store::RatioStore;
 pub use tally::{CounterId, Offered, Report, Tally, Totals};
 
-/// The law of ratios, its accuracy and its limits, and measurements.
+/// How ratios are computed, their accuracy and their limits, and measurements.
 pub mod guide {
     #![doc = include_str!("../docs/ratios.md")]
 }

@@ -24,13 +24,13 @@ use crate::ticking::{close, start};
 /// A store that calls no server for a request, but allows the share of each key's requests that fits the limit of all
 /// processes.
 ///
-/// **The law**: every process counts what it is *offered*, and reports it to a [`Tally`] once in each tick, 1 s by
+/// **How ratios are computed**: every process counts what it is *offered*, and reports it to a [`Tally`] once in each tick, 1 s by
 /// default. From the totals of all processes each computes the same drop ratio, 1 - limit / offered, and drops that
 /// share of its requests at random. Requests that may use a [reserve](tollgate::Policy::reserve) are dropped only if
 /// they alone exceed the limit.
 ///
 /// **The lag**: a ratio is up to 3 ticks old. Under steady load, 10 s means are within 5% of the limit from the fourth
-/// tick on if a tick allows 1,000 requests, within 8% if it allows 100, and from 30% below to 40% above it if it allows
+/// tick on if a tick allows 1,000 requests, within 8% if it allows 100, and from 24% below to 30% above it if it allows
 /// 10. A limit of fewer than 10 units a tick is an error when a layer is built. A sudden burst passes for up to 3
 /// ticks. In each of them a process allows at most its burst and the units that the limit replenishes in a tick. Load
 /// that changes faster than in 3 ticks is limited badly: use a [`LeaseStore`](tollgate::store::LeaseStore) for it.
