@@ -6,7 +6,7 @@
 //! | copy | [the cookbook](cookbook) |
 //! | choose | [which algorithm](algorithms), [which key](keys), [what a policy can do](policies), [which layer when](which_layer) |
 //! | add it to a service | [behind a proxy](proxies), [the order of layers](order), [responses], [limits without HTTP](limiter) |
-//! | run it | [before production](checklist), [Redis in production](redis), [when Redis is away](outages), [many processes](many_processes), [operating], [metrics], [OpenTelemetry](opentelemetry), [troubleshooting] |
+//! | run it | [before production](checklist), [Redis in production](redis), [when Redis is unavailable](outages), [many processes](many_processes), [operating], [metrics], [OpenTelemetry](opentelemetry), [troubleshooting] |
 //! | reference | [normal forms of keys](names), [charges and refunds](accounts) |
 //! | test it | [testing](https://docs.rs/tollgate-test/latest/tollgate_test/testing/) and [writing a store](https://docs.rs/tollgate-test/latest/tollgate_test/writing_a_store/), in the crate `tollgate-test` |
 //!

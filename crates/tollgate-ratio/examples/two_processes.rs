@@ -37,7 +37,7 @@ async fn main() -> Result<(), Error> {
             sleep_until(next).await;
         }
         let [of_busy, of_calm] = admitted;
-        println!("second {second}: admitted {of_busy} of 3000 and {of_calm} of 500, {} together", of_busy + of_calm);
+        println!("second {second}: allowed {of_busy} of 3000 and {of_calm} of 500, {} together", of_busy + of_calm);
     }
     Ok(())
 }
