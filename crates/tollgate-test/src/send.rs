@@ -18,7 +18,8 @@ use tower::{Layer, Service};
 /// [`ManualClock::paused`](tollgate::test_util::ManualClock::paused).
 ///
 /// A policy by the client's address needs an address: `request` inserts axum's `ConnectInfo<SocketAddr>` into the
-/// extensions.
+/// extensions. Policies with `routes` and the key `key::route()` do not apply here, because no router has matched a
+/// route: [testing](crate::testing#a-whole-router) shows how to test a whole `Router`.
 ///
 /// # Examples
 ///

@@ -91,7 +91,7 @@ pub struct MemoryStoreBuilder {
 }
 
 impl MemoryStore {
-    /// Creates a store of up to 1 million keys on the system's clock.
+    /// Creates a store of up to 1 million keys on the system's clock. [`builder`](Self::builder) sets another clock.
     ///
     /// # Examples
     ///
