@@ -1,7 +1,7 @@
 //! Metrics of flows, counted once for each portion, not for each unit.
 //!
 //! Series are registered with their first event and kept for as long as their key has flows, because looking one up
-//! costs more than counting. docs/bandwidth.md lists them.
+//! costs more than counting. docs/metrics.md of `tollgate` lists them.
 
 #![cfg_attr(
     not(feature = "metrics"),

@@ -13,12 +13,12 @@ pub use self::flow::{Paced, PacedError};
 pub use self::layer::BandwidthLayer;
 pub use self::service::{LimitBodies, ResponseFuture};
 
-/// Compiles and runs the code blocks of docs/bandwidth.md.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/bandwidth.md")]
-struct Bandwidth;
+/// The order of layers, the accuracy of limits on bytes and messages, and metrics.
+pub mod guide {
+    #![doc = include_str!("../docs/bandwidth.md")]
 
-/// Compiles and runs the code block of docs/transfers.md.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/transfers.md")]
-struct Transfers;
+    /// A recipe for bytes per second, and bytes per day.
+    ///
+    #[doc = include_str!("../docs/transfers.md")]
+    pub mod transfers {}
+}

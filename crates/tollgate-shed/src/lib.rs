@@ -27,7 +27,9 @@ fn built<T>(result: Result<T, tollgate::Error>) -> T {
     }
 }
 
-/// Compiles and runs the code blocks of docs/shedding.md.
-#[cfg(all(doctest, feature = "config"))]
-#[doc = include_str!("../docs/shedding.md")]
-struct Shedding;
+/// Why and where to shed load, which requests are critical, and what shedding costs.
+// Its code uses the feature.
+#[cfg(any(not(doctest), feature = "config"))]
+pub mod guide {
+    #![doc = include_str!("../docs/shedding.md")]
+}

@@ -93,18 +93,6 @@ async fn the_table_of_metrics_is_complete() {
     });
     assert_eq!(seen.collect::<BTreeSet<_>>(), told.collect());
 
-    // The page of a crate has its own metrics.
-    let of_crates = [
-        ("tollgate_flow_", include_str!("../../../crates/tollgate-bandwidth/docs/bandwidth.md")),
-        ("tollgate_ratio_", include_str!("../../../crates/tollgate-ratio/docs/ratios.md")),
-        ("tollgate_shed_", include_str!("../../../crates/tollgate-shed/docs/shedding.md")),
-    ];
-    for (prefix, page) in of_crates {
-        let told: BTreeSet<_> = rows(page).into_iter().map(|row| (words(row[0])[0].to_owned(), row[1])).collect();
-        let seen = found.iter().map(|(series, kind, _)| (name_of(series), *kind));
-        assert_eq!(seen.filter(|(name, _)| name.starts_with(prefix)).collect::<BTreeSet<_>>(), told);
-    }
-
     let (_, alerts) = document.split_once("## To alert on").expect("alerts");
     for name in names(alerts) {
         assert!(found.iter().any(|(series, ..)| name_of(series) == name), "{name}");
