@@ -1,7 +1,6 @@
 include!("rig.rs");
 
 use std::sync::OnceLock;
-use std::time::Duration;
 
 use axum::http::Request;
 use tokio::sync::Semaphore;
