@@ -106,6 +106,7 @@ mod core;
         feature = "test-util"
     )
 ))]
+#[cfg_attr(docsrs, doc(auto_cfg = false))]
 pub mod guide;
 mod http;
 mod limiter;
