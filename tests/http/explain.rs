@@ -78,7 +78,7 @@ fn it_says_what_applies_by_which_key_at_which_cost() {
         (&|| get("/reports").header("x-user", "ada"), &["ip", "user", "paths", "listed"]),
         (&|| get("/a%62c").header("x-user", "ada").header("x-plan", "pro"), &["ip", "user", "paths", "listed"]),
         (&|| of("eve").method(Method::POST), &["ip", "user", "paths", "writes"]),
-        (&preflight, &[]),
+        (&preflight, &["ip", "paths"]),
     ];
     for (request, applying) in requests {
         let explanation = layer.clone().live().explain(&parts(request()));
@@ -122,7 +122,7 @@ fn each_reason_for_which_a_policy_does_not_apply_is_said() {
         (any().methods([Method::POST]), get("/").method(Method::DELETE), "its methods do not include DELETE"),
         (any().routes(["/login"]), get("/login"), "it is for routes, and none has matched where the layer is"),
         (any().when(|_| false), of("ada"), "its closure (when) returned false"),
-        (any(), preflight(), "CORS preflights are not counted"),
+        (any().missing_key(MissingKey::Deny).preflights_without_key(), preflight(), "a CORS preflight needs no key"),
         (any().allow(list("192.0.2.7")), get("/"), "the client is on its allow list"),
         (any().allow(list("ada")), of("ada"), "the client is on its allow list"),
         (any(), get("/"), "the request has no key, and missing_key is Skip"),

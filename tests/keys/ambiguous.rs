@@ -2,13 +2,14 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, Version};
 use tollgate::key::{self, Ambiguous, Extracted};
 use tollgate::policy::{AccessList, MissingKey, TierLookup};
-use tollgate::{Key, Quota};
+use tollgate::{Ban, Key, Quota};
 
 use super::rig::{Text, body, by, expect, get, list, policy, send, service, with};
 
@@ -49,6 +50,28 @@ fn those_of_one_address_use_up_nothing_of_another() {
     ] {
         expect(&service, [(by(peer, get(path)), status)]);
     }
+}
+
+#[test]
+fn those_of_one_address_use_up_nothing_of_another_where_a_part_of_the_key_is_looked_up() {
+    let found = key::lookup(key::query("k"), |_| ready(Ok::<_, Infallible>("found")));
+    let service = service(policy((key::client_ip(), header(), found)));
+    let from = |peer, uri: &str| {
+        let mut request = two("a", "b");
+        *request.uri_mut() = uri.parse().expect("a URI");
+        by(peer, request)
+    };
+    expect(&service, [(from("192.0.2.1", "/?k=1"), 200), (from("192.0.2.1", "/?k=2"), 429)]);
+    expect(&service, [(from("192.0.2.2", "/?k=3"), 200)]);
+}
+
+#[test]
+fn none_escapes_a_ban() {
+    let ban = Ban::new(1, Duration::from_secs(60), Duration::from_secs(600)).of_verified_keys();
+    expect(&service(policy(header()).ban(ban)), [(one("a"), 200), (two("b", "c"), 400)]);
+    let logins = || policy(header()).methods([Method::POST]).ban(ban.whole_layer());
+    expect(&service(logins()), [(one("a"), 200), (two("a", "b"), 400), (get("/"), 200)]);
+    expect(&service(logins().shadow()), [(two("a", "b"), 200)]);
 }
 
 #[test]

@@ -32,7 +32,6 @@
 //! | `advertise` | whether headers and bodies name the policy | `true` |
 //! | `shadow` | whether it only decides, counts and logs: see [`Policy::shadow`](tollgate::Policy::shadow) | `false` |
 //! | `metered` | whether handlers report the real cost: see [`Policy::metered`](tollgate::Policy::metered) | `false` |
-//! | `preflights` | whether CORS preflights count | `false` |
 //! | `preflights_without_key` | whether CORS preflights pass without the key that `missing_key = "deny"` requires: see [`Policy::preflights_without_key`](tollgate::Policy::preflights_without_key) | `false` |
 //! | `refund_dropped` | whether a request is refunded if its client disconnects before there is a response | `false` |
 //!

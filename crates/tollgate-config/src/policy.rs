@@ -50,7 +50,6 @@ pub(super) struct PolicyTable {
     advertise: Option<bool>,
     shadow: Given<bool>,
     metered: Given<bool>,
-    preflights: Given<bool>,
     preflights_without_key: Given<bool>,
     refund_dropped: Given<bool>,
 }
@@ -95,18 +94,14 @@ impl PolicyTable {
         (policy = self.routes.add_to(policy, with_routes)?);
         let has_options = |methods: &Vec<Spanned<String>>| methods.iter().any(|method| method.get_ref() == "OPTIONS");
         let takes_preflights = self.methods.get().is_none_or(has_options);
-        let of_preflights =
-            [("preflights", &self.preflights), ("preflights_without_key", &self.preflights_without_key)];
-        for (name, switch) in of_preflights {
-            switch.needs(name, takes_preflights || !switch.is_on(), "\"OPTIONS\" in methods")?;
-        }
+        let keyless = &self.preflights_without_key;
+        keyless.needs("preflights_without_key", takes_preflights || !keyless.is_on(), "\"OPTIONS\" in methods")?;
         let has_units = policy.quota().algorithm() != Algorithm::Concurrency || !self.refund_dropped.is_on();
         let others = "an algorithm other than concurrency, whose slots are always released";
         self.refund_dropped.needs("refund_dropped", has_units, others)?;
-        let switches: [(_, Switch); 4] = [
+        let switches: [(_, Switch); 3] = [
             (&self.shadow, Policy::shadow),
             (&self.metered, Policy::metered),
-            (&self.preflights, Policy::count_preflights),
             (&self.refund_dropped, Policy::refund_dropped),
         ];
         for (switch, add) in switches {

@@ -44,7 +44,7 @@ const WAIT: Duration = Duration::from_secs(1);
 /// | the quota or more | is served | is shed |
 ///
 /// A request holds its slot until its response body has ended or is dropped, like with any [`Quota::concurrency`]. A
-/// [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer. CORS preflights take no slot.
+/// [`RateLimitHandle`](tollgate::RateLimitHandle) can hold it longer.
 ///
 /// While the store is unavailable, each process sheds by its share of the slots: their number divided by
 /// [`instances`](Self::instances), rounded up.

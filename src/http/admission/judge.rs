@@ -8,6 +8,7 @@
 //! After a lookup, the resolution continues without the head of the request, because the head is part of the inner
 //! service's request by then.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -17,7 +18,7 @@ use crate::core::{Error, Key, Mode, Quota};
 use crate::http::MissingKey;
 use crate::http::gate::LayerState;
 use crate::http::key::{self, Extracted};
-use crate::http::policy::{AccessList, Policy, Terms, is_preflight};
+use crate::http::policy::{AccessList, Policy, Terms};
 use crate::http::response::Refusal;
 use crate::limiter::CheckDraft;
 use crate::store::{Check, MaybeFuture, OnFailure};
@@ -49,7 +50,7 @@ impl<'a> PolicyResolver<'a> {
             if warns {
                 policy.warn_of_other_route(&gate.policies, parts);
             }
-            return judge.resolve_ban(parts);
+            return judge.resolve_ban(parts, mode);
         };
         let resolved = judge.judge(parts, terms, |policy| policy.cost_of(parts));
         if mode == Mode::Enforce { resolved } else { resolved.in_shadow() }
@@ -62,11 +63,11 @@ impl<'a> PolicyResolver<'a> {
     }
 
     /// Resolves to a peek at the ban, if the ban applies to the whole layer. Closures for costs, tiers and reserves do
-    /// not run.
-    fn resolve_ban(self, parts: &Parts) -> Resolved {
+    /// not run. A request whose key is ambiguous is denied, because it may be that of a banned client.
+    fn resolve_ban(self, parts: &Parts, mode: Mode) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
         let bans = policy.rule().banning().is_some_and(|ban| ban.layer);
-        if !bans || !self.gate.limits.may_enforce(policy.rule()) || is_preflight(parts) {
+        if !bans || !self.gate.limits.may_enforce(policy.rule()) {
             return Resolved::Skip(Skip::Scope);
         }
         if options.allow.as_deref().is_some_and(|list| self.lists(list, parts).unwrap_or(false)) {
@@ -78,6 +79,7 @@ impl<'a> PolicyResolver<'a> {
             MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
                 self.resolve_key(keyless, found).in_shadow()
             }
+            MaybeFuture::Ready(Extracted::Ambiguous) if mode == Mode::Enforce => self.ambiguous(keyless),
             MaybeFuture::Ready(_) => Resolved::Skip(Skip::Scope),
             MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)).in_shadow(),
         }
@@ -91,7 +93,7 @@ impl<'a> PolicyResolver<'a> {
             return Resolved::refused(Refusal::Denied);
         }
         let allowed = options.allow.as_deref().is_some_and(|list| listed(list).unwrap_or(false));
-        let (terms, uncounted) = if allowed { (Terms::NONE, Skip::Listed) } else { (terms, Skip::Preflight) };
+        let (terms, uncounted) = if allowed { (Terms::NONE, Skip::Listed) } else { (terms, Skip::Scope) };
         if !terms.counted && !terms.keyed && !policy.denies_values() {
             return Resolved::Skip(uncounted);
         }
@@ -107,10 +109,11 @@ impl<'a> PolicyResolver<'a> {
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
-            // A request that is not counted, such as a preflight, causes no lookup unless its key can get it denied.
+            // A request that is not counted causes no lookup unless its key can get it denied.
             MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
+                keyless.address = self.address_in_key();
                 self.waits(keyless, LookupStage::Key(extracting))
             }
         }
@@ -133,7 +136,7 @@ impl<'a> PolicyResolver<'a> {
     }
 
     /// If a part of a joined key is on the deny list, the request is denied even if another part is missing. A request
-    /// that is not counted, such as a preflight, can be denied but never becomes a check.
+    /// that is not counted can be denied but never becomes a check.
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
@@ -263,12 +266,13 @@ impl<'a> PolicyResolver<'a> {
 
 impl PolicyResolver<'_> {
     /// If the key contains the client's address, the requests of one address share a counter. Otherwise all ambiguous
-    /// requests share one counter. A deny list of values denies the request, because each value on the list may be the
-    /// client's.
+    /// requests share one counter. A deny list of values, and a ban, deny the request, because each value may be that of a
+    /// client who is listed or banned.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
-        if policy.refuses_by_key(keyless.terms) || self.gate.limits.denies_a_key(policy.rule()) {
+        let denies = policy.refuses_by_key(keyless.terms) || self.gate.limits.denies_a_key(policy.rule());
+        if denies || policy.rule().banning().is_some() {
             return Resolved::refused(Refusal::Ambiguous);
         }
         if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
@@ -286,14 +290,15 @@ impl PolicyResolver<'_> {
     }
 
     fn check_ambiguous(self, mut keyless: Keyless) -> Resolved {
-        let address = self.parts.and_then(|parts| {
-            let mut keys = key::parts(self.policy.extractor()).into_iter().filter(|key| key.info().address_in_key);
-            keys.find_map(|key| key.address(parts))
-        });
         let of_address = |address| Key::new("ambiguous", key::ip_key(address, key::DEFAULT_V6_PREFIX).value());
-        let key = address.map_or(Key::fixed("ambiguous:"), of_address);
+        let key = self.address_in_key().or(keyless.address).map_or(Key::fixed("ambiguous:"), of_address);
         keyless.draft.limit = self.policy.rule().limit(None);
         self.check_shared(keyless.draft, key)
+    }
+
+    fn address_in_key(self) -> Option<IpAddr> {
+        let keys = key::parts(self.policy.extractor());
+        keys.into_iter().filter(|key| key.info().address_in_key).find_map(|key| key.address(self.parts?))
     }
 
     fn note_ambiguous(self, what: &'static str) {

@@ -3,6 +3,7 @@
 //! A policy resolves at once if its key and its quota follow from the head of the request. Otherwise it becomes a
 //! [`PendingPolicy`], which owns all its data, because the head moves into the inner service's request.
 
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -18,7 +19,6 @@ use crate::telemetry::Skipped;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     Scope,
-    Preflight,
     Listed,
     NoKey,
     Unknown,
@@ -30,7 +30,7 @@ pub(crate) enum Skip {
 impl Skip {
     pub(super) fn reason(self) -> Option<Skipped> {
         match self {
-            Self::Scope | Self::Preflight => Some(Skipped::Scope),
+            Self::Scope => Some(Skipped::Scope),
             Self::Listed => Some(Skipped::List),
             Self::NoKey | Self::Unknown | Self::NoTier => Some(Skipped::KeyMissing),
             Self::Override => Some(Skipped::Override),
@@ -74,11 +74,13 @@ pub(super) struct Keyless {
     pub(super) ambiguous_cost: bool,
     /// `true` if a part of the key is on the deny list, and another part needs a lookup.
     pub(super) denied_part: bool,
+    /// The address in the key, if another part needs a lookup.
+    pub(super) address: Option<IpAddr>,
 }
 
 impl Keyless {
     pub(super) fn new(draft: CheckDraft, terms: Terms, uncounted: Skip) -> Self {
-        Self { draft, terms, uncounted, ambiguous_cost: false, denied_part: false }
+        Self { draft, terms, uncounted, ambiguous_cost: false, denied_part: false, address: None }
     }
 }
 

@@ -94,7 +94,6 @@ fn has_no_tier(policy: &Policy, check: &Check) -> bool {
 fn why_skipped(skip: Skip) -> &'static str {
     match skip {
         Skip::Scope => "it does not apply",
-        Skip::Preflight => "CORS preflights are not counted",
         Skip::Listed => "the client is on its allow list",
         Skip::NoKey => "the request has no key, and missing_key is Skip",
         Skip::Unknown => "its key could not be looked up, and on_failure is Allow",

@@ -327,15 +327,6 @@ impl Policy {
         self.with(|options| options.scope.when = Some(Arc::new(applies)))
     }
 
-    /// Counts CORS preflights too, which by default take no units.
-    ///
-    /// In all other respects preflights are treated like other requests, because any client can send a request in the
-    /// form of a preflight. A [`deny`](Self::deny) list denies them, an extractor may reject them, and
-    /// [`MissingKey::Deny`] denies preflights without a key.
-    pub fn count_preflights(self) -> Self {
-        self.with(|options| options.scope.preflights = true)
-    }
-
     /// Lets CORS preflights pass even if they have no key, or if the extractor rejects them.
     ///
     /// Browsers send preflights without credentials, so a policy that requires a key denies them. It is better to place
@@ -357,7 +348,7 @@ impl Policy {
     /// Sets the deny list, whose clients are denied with 403 wherever the policy applies.
     ///
     /// A second list adds its entries to the first. Clients match in the same way as for [`allow`](Self::allow). They
-    /// are denied even if the policy does not count the request, such as a preflight.
+    /// are denied even if they are on the allow list, too.
     ///
     /// - If the list has addresses, a request without a known address is denied, because it may come from one of them.
     ///   This does not apply if the list [serves unknown addresses](AccessList::serve_unknown_addresses).

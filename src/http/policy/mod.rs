@@ -21,7 +21,7 @@ pub use self::count::Count;
 pub(crate) use self::count::{AwaitsRefusals, DeniedMark};
 use self::diagnostics::PolicyDiagnostics;
 use self::scope::Scope;
-pub(crate) use self::scope::{Predicate, Terms, is_preflight};
+pub(crate) use self::scope::{Predicate, Terms};
 use crate::core::{Error, Key, Mode, Quota, Settles};
 use crate::http::MissingKey;
 use crate::http::key;

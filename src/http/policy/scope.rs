@@ -1,8 +1,7 @@
 //! Scope of a policy: the requests that it applies to.
 //!
-//! CORS preflights need more than one kind of [`Terms`], because browsers send them without credentials, and because
-//! any client can send a request in the form of a preflight. So preflights may stay uncounted, but a deny list must
-//! still deny them.
+//! Browsers send CORS preflights without credentials, but any client can send a request in the form of a preflight. So
+//! preflights count like other requests, and may at most lack a key.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -25,7 +24,6 @@ pub(crate) struct Scope {
     pub(super) methods: Option<Arc<[Method]>>,
     pub(super) routes: Option<Arc<[Box<str>]>>,
     pub(super) when: Option<Arc<Predicate>>,
-    pub(super) preflights: bool,
     pub(super) keyless_preflights: bool,
 }
 
@@ -51,8 +49,8 @@ impl Scope {
             && self.routes.as_ref().is_none_or(|routes| is_route(parts, routes))
             && self.applies_when(parts);
         covered.then(|| {
-            let of_preflights = Terms { counted: self.preflights, keyed: !self.keyless_preflights };
-            if is_preflight(parts) { of_preflights } else { Terms::ALL }
+            let keyed = !(self.keyless_preflights && is_preflight(parts));
+            Terms { counted: true, keyed }
         })
     }
 
@@ -86,6 +84,9 @@ impl Scope {
                 None => "it is for routes, and none has matched where the layer is".into(),
             };
         }
+        if self.keyless_preflights && is_preflight(parts) {
+            return "a CORS preflight needs no key".into();
+        }
         "its closure (when) returned false".into()
     }
 }
@@ -106,7 +107,7 @@ pub(crate) fn check_route(route: &str) -> Result<(), Error> {
 }
 
 /// Source: <https://fetch.spec.whatwg.org/#cors-preflight-request>.
-pub(crate) fn is_preflight(parts: &Parts) -> bool {
+fn is_preflight(parts: &Parts) -> bool {
     let Parts { method, headers, .. } = parts;
     *method == Method::OPTIONS && headers.contains_key(ORIGIN) && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
 }

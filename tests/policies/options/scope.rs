@@ -74,20 +74,10 @@ fn preflight() -> Request<Text> {
     and(and(method(Method::OPTIONS), "origin", "https://a.example"), "access-control-request-method", "PUT")
 }
 
+/// A service may run its handler for any method, as tonic does.
 #[test]
-fn a_preflight_is_not_counted_and_nothing_else_is_one() {
-    let all = || Policy::new("all", ONE);
-    expect(&service(all()), [(preflight(), 200), (preflight(), 200), (get(), 200), (get(), 429)]);
-    let mut disguised = preflight();
-    *disguised.method_mut() = Method::GET;
-    for other in [
-        disguised,
-        and(method(Method::OPTIONS), "origin", "https://a.example"),
-        and(method(Method::OPTIONS), "access-control-request-method", "PUT"),
-    ] {
-        expect(&service(all()), [(other.clone(), 200), (other, 429)]);
-    }
-    expect(&service(all().count_preflights()), [(preflight(), 200), (preflight(), 429)]);
+fn a_request_in_the_form_of_a_preflight_is_counted_like_any_other() {
+    expect(&service(Policy::new("all", ONE)), [(preflight(), 200), (preflight(), 429), (get(), 429)]);
 }
 
 fn listed(policy: Policy) -> Policy {
@@ -104,8 +94,8 @@ fn of(peer: Option<&str>, user: Option<&str>) -> Request<Text> {
 }
 
 #[test]
-fn a_preflight_is_spared_the_counting_and_nothing_else() {
-    let by_user = || Policy::new("user", ONE).key(key::header("x-user"));
+fn a_preflight_may_be_spared_the_key_and_nothing_else() {
+    let by_user = || Policy::new("user", Quota::per_hour(2)).key(key::header("x-user"));
     let strict = || by_user().missing_key(MissingKey::Deny);
     let rejecting = key::from_fn(|parts| {
         let unknown = || Response::builder().status(401).body(Bytes::new()).expect("a response");
@@ -123,16 +113,20 @@ fn a_preflight_is_spared_the_counting_and_nothing_else() {
         (listed(strict()).preflights_without_key(), outside, None, 200),
         (listed(strict()).preflights_without_key(), inside, None, 403),
         (listed(strict()).preflights_without_key(), outside, stolen, 403),
-        (Policy::new("user", ONE).key(rejecting), None, None, 401),
-        (Policy::new("user", ONE).key(rejecting), None, ada, 200),
+        (Policy::new("user", Quota::per_hour(2)).key(rejecting), None, None, 401),
+        (Policy::new("user", Quota::per_hour(2)).key(rejecting), None, ada, 200),
     ] {
         expect(&service(policy), [(of(peer, user), status), (of(peer, user), status)]);
     }
-    expect(&service(strict().preflights_without_key()), [(preflight(), 200), (get(), 403)]);
+    let keyless = strict().preflights_without_key();
+    let disguised = |name| and(method(Method::OPTIONS), name, "a");
+    let others = [get(), disguised("origin"), disguised("access-control-request-method")];
+    expect(&service(keyless.clone()), [(preflight(), 200), (preflight(), 200)]);
+    expect(&service(keyless), others.map(|other| (other, 403)));
 }
 
 #[test]
-fn a_preflight_has_a_key_looked_up_only_where_that_may_refuse_it() {
+fn a_client_on_an_allow_list_has_a_key_looked_up_only_where_that_may_refuse_it() {
     let looks = Arc::new(AtomicUsize::new(0));
     let by_account = || {
         let looks = Arc::clone(&looks);
@@ -141,8 +135,9 @@ fn a_preflight_has_a_key_looked_up_only_where_that_may_refuse_it() {
             std::future::ready(Ok::<_, Infallible>(Key::new("account", "stolen")))
         }))
     };
+    let allowed = AccessList::parse(["11.0.0.0/8"]).expect("the entry is right");
     for (policy, status, looked) in [(by_account(), 200, 0), (listed(by_account()), 403, 1)] {
-        let response = service(policy).oneshot(of(Some("11.0.0.1"), Some("ada")));
+        let response = service(policy.allow(allowed.clone())).oneshot(of(Some("11.0.0.1"), Some("ada")));
         let response = tokio_test::block_on(response).expect("a response");
         assert_eq!((response.status().as_u16(), looks.load(Ordering::Relaxed)), (status, looked));
     }

@@ -8,7 +8,7 @@ use super::ALL;
 /// Lines as a careless or hostile hand might write them.
 fn line() -> impl Strategy<Value = String> {
     let field = "name|key|algorithm|limit|window|zone|anchor|burst|queue|at_once|unit|over|cost|count|missing_key|methods|routes|allow|deny|reserve|critical|tiers|\
-         advertise|shadow|metered|preflights|refund_dropped|trusted_proxies|trusted_hops|forwarded|on_failure|allow_for|instances|\
+         advertise|shadow|metered|refund_dropped|trusted_proxies|trusted_hops|forwarded|on_failure|allow_for|instances|\
          [a-z\"\\\\]{0,6}";
     let value = prop_oneof![
         "-?[0-9_]{1,22}(\\.[0-9]{1,3})?",

@@ -130,11 +130,16 @@ fn options_without_effect_are_refused() {
         ("missing_key = \"deny\"", 3, global),
         ("key = \"header:a\"\ndeny = [\"b\"]\nserve_unknown_addresses = true", 5, addresses),
         ("serve_unknown_addresses = true", 3, addresses),
-        ("methods = [\"POST\"]\npreflights = true", 4, &["preflights has no effect without \"OPTIONS\" in methods"]),
+        (
+            "key = \"header:a\"\nmissing_key = \"deny\"\nmethods = [\"POST\"]\npreflights_without_key = true",
+            6,
+            &["preflights_without_key has no effect without \"OPTIONS\" in methods"],
+        ),
         ("key = \"header:a\"\npreflights_without_key = true", 4, &["preflights_without_key has no effect"]),
         ("# no window\nalgorithm = \"concurrency\"\nrefund_dropped = true", 5, &["refund_dropped has no effect"]),
     ]);
-    let preflights = "methods = [\"POST\", \"OPTIONS\"]\npreflights = true";
+    let preflights =
+        "key = \"header:a\"\nmissing_key = \"deny\"\nmethods = [\"POST\", \"OPTIONS\"]\npreflights_without_key = true";
     assert!(Config::from_toml(&policy(preflights)).is_ok());
     let by_header = "missing_key = \"deny\"\ncost = \"header:x-cost\"";
     assert!(Config::from_toml(&policy(by_header)).is_ok(), "it is the rule for ambiguous costs");
