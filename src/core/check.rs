@@ -60,7 +60,7 @@ impl Counter {
     }
 
     /// Returns the counter of the same policy and key with another quota.
-    pub fn with_quota(self, quota: Quota) -> Self {
+    pub(crate) fn with_quota(self, quota: Quota) -> Self {
         if quota == *self.quota() {
             return self;
         }

@@ -130,7 +130,6 @@ impl FailureStore {
 }
 
 /// Returns the denial if an override denies one of the checks. The others are hidden, because nothing is known of them.
-/// called.
 #[inline]
 fn denied(checks: &[Check]) -> Option<Decision> {
     let is_denied = |check: &Check| matches!(check.overridden, Overridden::Denied(_));

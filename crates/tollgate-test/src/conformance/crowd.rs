@@ -67,12 +67,12 @@ pub(super) async fn fits(on: &Subject) -> Checked {
             decided => decided?,
         };
         let admitted = decided.iter().filter(|decided| decided.decision.is_allowed()).count() as u64;
-        on.equal(admitted, LIMIT, || format!("admitted of {AT_ONCE} at once by {quota}"));
+        on.equal(admitted, quota.capacity(), || format!("admitted of {AT_ONCE} at once by {quota}"));
         remaining(on, shared, 0).await?;
         let looks: Vec<_> = (0..AT_ONCE).filter(|_| has_own).map(|index| [own(index).cost(0)]).collect();
         let left = all(looks.iter().map(|checks| on.decide(checks))).await?;
-        let taken: u64 = left.iter().map(|one| LIMIT.saturating_sub(left_of(one))).sum();
-        let expected = if has_own { LIMIT } else { 0 };
+        let taken: u64 = left.iter().map(|one| quota.capacity().saturating_sub(left_of(one))).sum();
+        let expected = if has_own { quota.capacity() } else { 0 };
         on.equal(taken, expected, || format!("taken from the counters of all requests together by {quota}"));
     }
     left_out

@@ -13,11 +13,11 @@
 //!
 //! | bits | need |
 //! | --- | --- |
-//! | 0 to 6 | an algorithm, by its number less 1; with the algorithm of bans the entry is `lua/bans.lua` |
-//! | 7 | the call is one decision over one check: `lua/single.lua` |
-//! | 8 | the call is decisions over one check each, of different keys: `lua/singles.lua` |
-//! | 9 | the levels may reach 2^52: `lua/wide.lua` |
-//! | 10 | windows of a calendar, in place of an algorithm |
+//! | 0 and on | an algorithm, by its number less 1; with the algorithm of bans the entry is `lua/bans.lua` |
+//! | `SINGLE` | the call is one decision over one check: `lua/single.lua` |
+//! | `SINGLES` | the call is decisions over one check each, of different keys: `lua/singles.lua` |
+//! | `WIDE` | the levels may reach 2^52: `lua/wide.lua` |
+//! | `CALENDAR` | windows of a calendar, in place of an algorithm |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,8 @@ const WIDE: u16 = 2 * SINGLES;
 
 const CALENDAR: u16 = 2 * WIDE;
 
-/// Bans, whose algorithm has the last number. Excludes `SINGLE` and `SINGLES`.
-const BAN: u16 = SINGLE / 2;
+/// Bans. Excludes `SINGLE` and `SINGLES`.
+const BAN: u16 = 1 << (Algorithm::WITH_BAN[Algorithm::WITH_BAN.len() - 1].facts().number - 1);
 
 const CALENDAR_WINDOW: &str = "calendar_window";
 
