@@ -19,7 +19,9 @@ use crate::http::MissingKey;
 use crate::http::key::{Bannable, matched, normal_template, peer};
 use crate::limiter::is_first;
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+/// Headers in which common proxies put the client's address.
+const FORWARDING: [HeaderName; 3] =
+    [HeaderName::from_static("x-forwarded-for"), FORWARDED, HeaderName::from_static("x-real-ip")];
 
 impl Policy {
     /// Empty allow and deny lists are not errors, because lists may be computed.
@@ -130,7 +132,7 @@ impl Policy {
     pub(crate) fn warn_of_proxy(policies: &[Self], decision: &Decision, parts: &Parts) {
         let applied = |policy: &&Self| decision.outcomes().iter().any(|outcome| outcome.policy() == policy.name());
         let unwarned = || policies.iter().filter(|policy| !policy.warned.proxy.load(Relaxed));
-        let is_forwarded = || parts.headers.contains_key(X_FORWARDED_FOR) || parts.headers.contains_key(FORWARDED);
+        let is_forwarded = || FORWARDING.iter().any(|name| parts.headers.contains_key(name));
         if unwarned().next().is_some() && is_forwarded() {
             unwarned().filter(applied).for_each(|policy| policy.warn_of_peer(parts));
         }
@@ -142,7 +144,11 @@ impl Policy {
         let client = if has_lists { self.address(parts) } else { self.extractor().address(parts) };
         let is_peer = client.is_some() && client == peer(parts).map(|peer| peer.to_canonical());
         if is_peer && is_first(&self.warned.proxy) {
-            tracing::warn!(code = "TG003", policy = self.name(), "forwarding header of an untrusted peer ignored");
+            tracing::warn!(
+                code = "TG003",
+                policy = self.name(),
+                "client is the peer although a forwarding header is present"
+            );
         }
     }
 

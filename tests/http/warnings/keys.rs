@@ -211,27 +211,23 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
     let path = || by("path", key::path());
     let full = || Policy::new("all", Quota::per_hour(1));
     // All peers here are at 10.0.0.1.
-    for (name, value, behind) in
-        [("x-forwarded-for", "203.0.113.9", behind()), ("forwarded", "for=203.0.113.9", behind().forwarded())]
-    {
+    for (name, value, behind) in [
+        ("x-forwarded-for", "203.0.113.9", behind()),
+        ("forwarded", "for=203.0.113.9", behind().forwarded()),
+        ("x-real-ip", "203.0.113.9", behind().header("x-real-ip")),
+    ] {
         let request = || with(to("/"), name, value);
         let (other, misread) =
             (key::client_ip().trusted_proxies(["192.0.2.1"]), behind.clone().header("cf-conecting-ip"));
         let elsewhere = of_client(key::client_ip()).policy(by("login", joined()).routes(["/login"]));
         let own = layer([by("own", joined())]);
         for layer in [of_client(key::client_ip()), of_client(other), of_client(misread), own, elsewhere] {
-            warns(
-                &app(&layer.policy(full())),
-                &[request()],
-                &request(),
-                "TG003",
-                "forwarding header of an untrusted peer",
-            );
+            warns(&app(&layer.policy(full())), &[request()], &request(), "TG003", "client is the peer although");
         }
         // It matters to lists of addresses too, which are by the client of the layer.
         for listed in [path().deny(list()), path().allow(list())] {
             let app = app(&layer([by("client", behind.clone()), listed, full()]));
-            warns(&app, &[request()], &request(), "TG003", "forwarding header of an untrusted peer");
+            warns(&app, &[request()], &request(), "TG003", "client is the peer although");
         }
         for layer in [
             of_client(behind.clone()),
@@ -243,6 +239,9 @@ fn a_proxy_that_is_taken_for_the_client_is_one_warning_once_a_request_is_refused
             is_quiet(&app(&layer.policy(full())), &[(request(), 200), (request(), 429)]);
         }
     }
+    // The peer is trusted, and its header has no address.
+    let request = || with(to("/"), "x-forwarded-for", "unknown");
+    warns(&app(&of_client(behind()).policy(full())), &[request()], &request(), "TG003", "client is the peer although");
     is_quiet(&app(&of_client(key::client_ip()).policy(full())), &[(to("/"), 200), (to("/"), 429)]);
 }
 
