@@ -86,6 +86,7 @@ use crate::core::{Key, MaybeFuture};
     message = "expected a key extractor, found `{Self}`",
     label = "neither an extractor, such as `key::header(\"x-api-key\")`, nor a closure from `&Parts` to a key",
     note = "a closure returns a `Key`, `String`, `&'static str`, `IpAddr`, `i32`, `i64`, `u32` or `u64`, or an `Option` or `Result` of one of them; text of the request has to be owned, as a `String`",
+    note = "the error of a `Result` is a `Response<Bytes>`, `key::Ambiguous` or `tollgate::Error`",
     note = "what a closure captures has to be `Send`, `Sync` and `'static`; inside `key::from_fn(…)` the compiler names what is wrong",
     note = "a key that has to be awaited, such as that of an async closure, needs `key::lookup`",
     note = "a tuple has two to four extractors that are `Clone`; more of them are nested: `((a, b), c, d, e)`"
