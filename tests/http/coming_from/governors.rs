@@ -12,15 +12,18 @@ use governor::clock::{Clock, FakeRelativeClock};
 use governor::middleware::NoOpMiddleware;
 use governor::{Quota as Theirs, RateLimiter};
 use http::Request;
+use tollgate::overrides::Override;
 use tollgate::test_util::ManualClock;
-use tollgate::{Key, Limiter, Policy, Quota, Rule, key};
+use tollgate::{Key, Limiter, MemoryStore, Policy, Quota, RateLimitHeaders, RateLimitLayer, Rule, key};
 use tower_governor::GovernorLayer;
 use tower_governor::governor::{GovernorConfig, GovernorConfigBuilder};
 use tower_governor::key_extractor::{GlobalKeyExtractor, PeerIpKeyExtractor, SmartIpKeyExtractor};
+use tracing::Level;
 
 use super::{SECOND, alike, hello, limited, row};
 use crate::rig::{layer, line, now, send, with};
 use crate::sockets::Server;
+use crate::support::log::Log;
 use crate::support::slow::seeds;
 use crate::support::time::memory;
 
@@ -167,10 +170,49 @@ fn smart_ip_takes_the_address_that_the_client_wrote() {
 
 #[test]
 fn without_an_address_tower_governor_fails_and_here_such_requests_share_a_counter() {
-    let requests = || [(); 2].map(|()| Request::new(String::new()));
+    let unknown = || Request::new(String::new());
+    let requests = || [(); 2].map(|()| unknown());
     let theirs = hello().layer(GovernorLayer::new(Builder::default().burst_size(1).finish().expect("not 0")));
     assert_eq!(statuses(&theirs, requests()), [500, 500]);
     assert_eq!(statuses(&limited(Quota::per_hour(1)), requests()), [200, 429]);
+    // The address of a header is enough for the one, but a peer that is not known is not trusted by the other.
+    let mut smart = Builder::default().burst_size(1).key_extractor(SmartIpKeyExtractor);
+    let smart = hello().layer(GovernorLayer::new(smart.finish().expect("not 0")));
+    let client = key::client_ip().trusted_proxies(["10.0.0.0/8"]);
+    let ours = hello().layer(layer([Policy::new("api", Quota::per_hour(1)).key(client)]));
+    let forwarded = || ["192.0.2.1", "192.0.2.2"].map(|client| with(unknown(), "x-forwarded-for", client));
+    assert_eq!(statuses(&smart, forwarded()), [200, 200]);
+    assert_eq!(statuses(&smart, requests()), [500, 500]);
+    assert_eq!(statuses(&ours, forwarded()), [200, 429]);
+}
+
+#[test]
+fn smart_ip_takes_the_first_address_of_the_first_line() {
+    let mut theirs = Builder::default().per_second(60).burst_size(1).key_extractor(SmartIpKeyExtractor);
+    let theirs = hello().layer(GovernorLayer::new(theirs.finish().expect("not 0")));
+    let lines =
+        |first: &str, second: &str| with(with(from("10.0.0.1"), "x-forwarded-for", first), "x-forwarded-for", second);
+    let requests = [lines("unknown, 192.0.2.1, 192.0.2.2", "192.0.2.3"), lines("192.0.2.1", "192.0.2.4")];
+    assert_eq!(statuses(&theirs, requests), [200, 429]);
+    // Without an address in the first line, the others are not read.
+    assert_eq!(statuses(&theirs, ["192.0.2.5", "192.0.2.6"].map(|second| lines("unknown", second))), [200, 429]);
+}
+
+#[test]
+fn the_limit_in_headers_is_that_of_the_window_and_not_the_burst() {
+    let theirs = |millis| Builder::default().per_millisecond(millis).burst_size(3).use_headers().finish();
+    for (millis, limit) in [(100, "10"), (500, "4")] {
+        let theirs = hello().layer(GovernorLayer::new(theirs(millis).expect("not 0")));
+        let quota = Quota::token_bucket(1, Duration::from_millis(millis)).burst(3);
+        let ours = || layer([Policy::new("api", quota).key(key::client_ip())]);
+        let legacy = hello().layer(ours().headers(RateLimitHeaders::legacy()));
+        for (app, limit, count) in [(theirs, "3", 2), (hello().layer(ours()), limit, 5), (legacy, limit, 3)] {
+            let response = send(&app, from("10.0.0.1"));
+            let headers = response.headers();
+            assert_eq!((line(headers, "x-ratelimit-limit"), line(headers, "x-ratelimit-remaining")), (limit, "2"));
+            assert_eq!(headers.keys().filter(|name| name.as_str().contains("ratelimit")).count(), count);
+        }
+    }
 }
 
 #[test]
@@ -185,4 +227,76 @@ fn what_an_inner_layer_of_tower_governor_denies_the_outer_one_has_counted() {
     let requests = || ["10.0.0.1", "10.0.0.1", "10.0.0.1", "10.0.0.2"].map(from);
     assert_eq!(statuses(&theirs, requests()), [200, 429, 429, 429]);
     assert_eq!(statuses(&ours, requests()), [200, 429, 429, 200]);
+}
+
+#[test]
+fn a_layer_of_each_router_counts_unknown_paths_and_a_policy_of_routes_does_not() {
+    let one = || Builder::default().per_second(60).burst_size(1).key_extractor(GlobalKeyExtractor).finish();
+    let theirs = hello().layer(GovernorLayer::new(one().expect("not 0")));
+    let all = || Policy::new("all", Quota::per_hour(1));
+    let unknown = || {
+        [(); 2].map(|()| {
+            let mut request = from("10.0.0.1");
+            *request.uri_mut() = "/unknown".parse().expect("a path");
+            request
+        })
+    };
+    assert_eq!(statuses(&theirs, unknown()), [404, 429]);
+    assert_eq!(statuses(&hello().layer(layer([all()])), unknown()), [404, 429]);
+    assert_eq!(statuses(&hello().layer(layer([all().routes(["/"])])), unknown()), [404, 404]);
+}
+
+#[test]
+fn layers_of_tower_governor_count_for_themselves_and_policies_of_one_name_over_one_store_together() {
+    let one = || Builder::default().per_second(60).burst_size(1).finish().expect("not 0");
+    let theirs = [(); 2].map(|()| hello().layer(GovernorLayer::new(one())));
+    let store = MemoryStore::new();
+    let limited = |name| {
+        let policy = Policy::new(name, Quota::per_hour(1)).key(key::client_ip());
+        hello().layer(RateLimitLayer::new(store.clone(), policy))
+    };
+    let (equal, different) = ([limited("api"), limited("api")], [limited("users"), limited("jobs")]);
+    for (apps, second) in [(theirs, 200), (equal, 429), (different, 200)] {
+        let sent: Vec<_> = apps.iter().flat_map(|app| statuses(app, [from("10.0.0.1")])).collect();
+        assert_eq!(sent, [200, second]);
+    }
+}
+
+#[test]
+fn in_steps_the_new_layer_is_outside_of_the_old_one() {
+    let old = |burst| {
+        let config = Builder::default().per_second(60).burst_size(burst).use_headers().finish();
+        GovernorLayer::new(config.expect("not 0"))
+    };
+    let new = || layer([Policy::new("api", Quota::token_bucket(1, HOUR)).key(key::client_ip()).shadow()]).live();
+    let shadow_denials = |app: &Router| {
+        let log = Log::default();
+        let _noting = log.note(Level::INFO);
+        assert_eq!(statuses(app, [(); 3].map(|()| from("10.0.0.1"))), [200, 429, 429]);
+        log.count("shadow_denied")
+    };
+    assert_eq!(shadow_denials(&hello().layer(new()).layer(old(1))), 0, "it sees no request that is denied");
+    assert_eq!(shadow_denials(&hello().layer(old(1)).layer(new())), 2);
+
+    let remaining = |app: &Router| {
+        let response = send(app, from("10.0.0.2"));
+        assert_eq!(response.status(), 200);
+        line(response.headers(), "x-ratelimit-remaining").to_owned()
+    };
+    let enforce = || Override::enforce_share(1.0).and_then(|share| share.policy("api")).expect("a share");
+    for (is_inside, shown) in [(true, "2"), (false, "0")] {
+        let live = new();
+        live.overrides().set(enforce()).expect("it has the policy");
+        let app = if is_inside {
+            hello().layer(live.clone()).layer(old(3))
+        } else {
+            hello().layer(old(3)).layer(live.clone())
+        };
+        assert_eq!(remaining(&app), shown, "inside: {is_inside}");
+        assert_eq!(statuses(&app, [from("10.0.0.2")]), [429]);
+        live.overrides().remove(&enforce());
+        // In shadow mode it leaves the headers of the old layer alone.
+        let shown = if is_inside { "0" } else { "1" };
+        assert_eq!(remaining(&app), shown, "inside: {is_inside}");
+    }
 }
