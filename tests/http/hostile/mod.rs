@@ -2,3 +2,4 @@
 
 mod bans;
 mod heads;
+mod keys;
