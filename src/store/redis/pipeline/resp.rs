@@ -50,7 +50,9 @@ pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfS
         let end = end_of_string(received, start + length)?;
         return Ok(end.map(|end| (Reply::Bytes(&received[start..start + length]), end)));
     }
-    let Some(end) = end_of(received, 0, DEEPEST)? else { return Ok(None) };
+    let Some(end) = end_of(received, 0, DEEPEST)? else {
+        return if received.len() > MAX_REPLY { Err(OutOfStep) } else { Ok(None) };
+    };
     let reply = &received[..end];
     let reply = match reply[0] {
         b'>' => Reply::Pushed,
@@ -301,5 +303,7 @@ mod tests {
             assert_eq!(next(wrong).map(drop), Err(OutOfStep), "{wrong:?}");
         }
         assert_eq!(next(&vec![b'+'; MAX_LINE + 2]).map(drop), Err(OutOfStep));
+        let strings = [b"$1048576\r\n", &vec![b'a'; 1 << 20][..], b"\r\n"].concat().repeat(64);
+        assert_eq!(next(&[b"*65\r\n", &strings[..]].concat()).map(drop), Err(OutOfStep));
     }
 }
