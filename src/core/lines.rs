@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Policies that are counted separately, because their names are kept. All others share one rate.
 const MAX_POLICIES: usize = 1_024;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Lines {
     most: u64,
@@ -65,33 +66,38 @@ impl Lines {
 #[derive(Debug)]
 pub(crate) struct OutageLines {
     lines: Lines,
-    is_logged: AtomicBool,
+    /// Cause and time of the last line of this outage.
+    last: Mutex<Option<(String, Instant)>>,
 }
 
 impl OutageLines {
     pub(crate) const fn new() -> Self {
-        Self { lines: Lines::ten(), is_logged: AtomicBool::new(false) }
+        Self { lines: Lines::ten(), last: Mutex::new(None) }
     }
 
-    pub(crate) fn began(&self, line: impl FnOnce(Option<u64>)) {
+    pub(crate) fn began(&self, cause: &str, line: impl FnOnce(Option<u64>)) {
         self.lines.log("", |more| {
-            self.is_logged.store(true, Ordering::Relaxed);
+            *self.last() = Some((cause.to_owned(), Instant::now()));
             line(more);
         });
     }
 
-    /// Logs the beginning of an outage that continues, if no line was left when it began: else the last line would be
-    /// the end of the outage before.
-    pub(crate) fn goes_on(&self, line: impl FnOnce(Option<u64>)) {
-        if !self.is_logged.load(Ordering::Relaxed) {
-            self.began(line);
+    /// Logs an outage that continues each minute, and if its cause changes or no line was left when it began.
+    pub(crate) fn goes_on(&self, cause: &str, line: impl FnOnce(Option<u64>)) {
+        let is_new = |(last, at): &(String, Instant)| last != cause || at.elapsed() >= MINUTE;
+        if self.last().as_ref().is_none_or(is_new) {
+            self.began(cause, line);
         }
     }
 
     pub(crate) fn ended(&self, line: impl FnOnce()) {
-        if self.is_logged.swap(false, Ordering::Relaxed) {
+        if self.last().take().is_some() {
             line();
         }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<(String, Instant)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -130,19 +136,25 @@ mod tests {
         let (outages, logged, ended) = (OutageLines::new(), Cell::new(0), Cell::new(0));
         let begin = |_| logged.set(logged.get() + 1);
         for _ in 0..10 {
-            outages.began(begin);
-            outages.goes_on(begin);
+            outages.began("refused", begin);
+            outages.goes_on("refused", begin);
             outages.ended(|| ended.set(ended.get() + 1));
         }
-        outages.began(begin);
-        outages.goes_on(begin);
+        outages.began("refused", begin);
+        outages.goes_on("refused", begin);
         assert_eq!((logged.get(), ended.get()), (10, 10), "the eleventh has no line yet");
-        let earlier = Instant::now().checked_sub(10 * SECOND).expect("the machine runs for longer");
+        let earlier = Instant::now().checked_sub(MINUTE).expect("the machine runs for longer");
         outages.lines.policies.lock().unwrap().get_mut("").unwrap().began = earlier;
-        outages.goes_on(begin);
-        outages.goes_on(begin);
+        outages.goes_on("refused", begin);
+        outages.goes_on("refused", begin);
+        assert_eq!(logged.get(), 11);
+        outages.goes_on("wrong password", begin);
+        outages.goes_on("wrong password", begin);
+        assert_eq!(logged.get(), 12, "another cause is logged at once");
+        *outages.last() = Some(("wrong password".to_owned(), earlier));
+        outages.goes_on("wrong password", begin);
         outages.ended(|| ended.set(ended.get() + 1));
-        assert_eq!((logged.get(), ended.get()), (11, 11));
+        assert_eq!((logged.get(), ended.get()), (13, 11), "and the same one each minute");
     }
 
     #[test]

@@ -110,9 +110,13 @@ impl ReportedBreaker {
         match before {
             Some(BreakerState::Closed) => {
                 self.telemetry.breaker_opened();
-                self.lines.began(|more| self.whose.is_unavailable(error, more));
+                let error = format!("{error:#}");
+                self.lines.began(&error, |more| self.whose.is_unavailable(&error, "opened", more));
             }
-            Some(_) => self.lines.goes_on(|more| self.whose.is_unavailable(error, more)),
+            Some(_) => {
+                let error = format!("{error:#}");
+                self.lines.goes_on(&error, |more| self.whose.is_unavailable(&error, "is open", more));
+            }
             None => {}
         }
         before.is_none()
@@ -120,21 +124,17 @@ impl ReportedBreaker {
 }
 
 impl Whose {
-    fn is_unavailable(&self, error: &dyn Display, more: Option<u64>) {
+    fn is_unavailable(&self, error: &str, state: &str, more: Option<u64>) {
         match self {
-            Self::Store(rule) => tracing::warn!(
-                code = "store_unavailable",
-                error = format!("{error:#}"),
-                ?rule,
-                more,
-                "circuit breaker opened"
-            ),
+            Self::Store(rule) => {
+                tracing::warn!(code = "store_unavailable", error, ?rule, more, "circuit breaker {state}");
+            }
             Self::Primary(primary) => tracing::warn!(
                 code = "primary_unavailable",
                 %primary,
-                %error,
+                error,
                 more,
-                "circuit breaker of a primary opened"
+                "circuit breaker of a primary {state}"
             ),
         }
     }

@@ -1,7 +1,7 @@
 //! What operators are told.
 
 use tokio::time::{advance, sleep};
-use tollgate::OnFailure;
+use tollgate::{Error, OnFailure};
 use tracing::Level;
 
 use super::rig::{MANY, Mood, Moody, decided_by, layer, ms};
@@ -33,6 +33,27 @@ async fn a_change_is_one_line_however_many_requests_there_are() {
         assert_counts([outage; 3]);
     }
     assert!(log.count("") <= 2 * 4 && log.text().contains("failed_for=10.5s"), "{}", log.text());
+}
+
+/// As where Redis is back without its users.
+#[tokio::test(start_paused = true)]
+async fn another_cause_of_the_same_outage_is_one_more_line() {
+    let log = Log::default();
+    let _noting = log.note(Level::WARN);
+    let store = Moody::new(Mood::Fails);
+    let layer = layer(&store, MANY);
+    for cause in ["refused", "wrong password"] {
+        store.fail_with(move || Error::connection("cannot connect", cause));
+        for _ in 0..100 {
+            decided_by(&layer).await;
+            advance(ms(100)).await;
+        }
+    }
+    let lines = log.lines("code=\"store_unavailable\"");
+    assert!(
+        lines.len() == 2 && lines[0].contains("breaker opened") && lines[1].contains("wrong password"),
+        "{lines:?}"
+    );
 }
 
 /// As where more policies apply to a request than its store decides together: the limits would not be shared, and nobody

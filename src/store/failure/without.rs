@@ -9,7 +9,7 @@
 //! | an invalid error | no outcome | once a second |
 //! | too many callers wait | no outcome: the next probe after 50 ms | once a second |
 //! | a failure of one server of several | no outcome: that server's breaker has it | once a second, if not open |
-//! | any other error | failure, if it is the first reported of its call | when it opens, else once a second |
+//! | any other error | failure, if it is the first reported of its call | by the breaker if open, else once a second |
 //!
 //! Times are of tokio's clock, which tests can pause.
 
