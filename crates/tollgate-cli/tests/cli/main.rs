@@ -238,6 +238,7 @@ async fn mistakes_are_errors_that_say_what_there_is() {
     let path = std::env::temp_dir().join(format!("tollgate-cli-{}.toml", std::process::id()));
     for (text, is_valid) in [
         ("[[policy]]\nname = \"api\"\nlimit = 10\nwindow = \"60s\"\n", true),
+        ("[[policy]]\nname = \"api\"\nalgorithm = \"fixed_window\"\nlimit = 10\nwindow = \"month\"\n", true),
         ("[[policy]]\nname = \"api\"\nlimit = 0\nwindow = \"60s\"\n", false),
     ] {
         std::fs::write(&path, text).expect("it can be written");
