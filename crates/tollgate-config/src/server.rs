@@ -89,7 +89,7 @@ impl ServerTable {
             }
         }
         let has_use = has_others || server.on_failure != OnFailure::Deny;
-        self.instances.needs("instances", has_use, "another on_failure, or a table of another crate")?;
+        self.instances.needs("instances", has_use, "on_failure = \"fallback\" or \"allow\"")?;
         server.instances = self.instances.get().copied().unwrap_or(server.instances);
         Ok(server)
     }

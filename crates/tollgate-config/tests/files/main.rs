@@ -239,7 +239,7 @@ fn every_mistake_outside_a_policy_names_its_line() {
 #[test]
 fn instances_that_nothing_shares_are_refused() {
     let deny = "[server]\non_failure = \"deny\"\ninstances = 2\n";
-    refused(deny, 3, &["instances has no effect without another on_failure, or a table of another crate"]);
+    refused(deny, 3, &["instances has no effect without on_failure = \"fallback\" or \"allow\""]);
     assert!(Config::from_toml(&deny.replace("deny", "fallback")).is_ok());
     assert!(Config::from_toml_without(&format!("{deny}[ratios]\n"), &["ratios"]).is_ok());
 }
