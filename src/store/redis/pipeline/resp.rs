@@ -30,7 +30,8 @@ pub(super) struct OutOfStep;
 
 impl From<OutOfStep> for io::Error {
     fn from(_: OutOfStep) -> Self {
-        Self::new(io::ErrorKind::InvalidData, "what was received is no reply to what was sent")
+        let text = "what was received is no reply to what was sent, or the server is a node of a Redis Cluster";
+        Self::new(io::ErrorKind::InvalidData, text)
     }
 }
 
