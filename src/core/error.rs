@@ -16,7 +16,7 @@ use crate::core::call::CallId;
 ///
 /// The message names the value and the bounds. [`source`](StdError::source) returns the cause, if there is
 /// one. The alternate format (`{error:#}`) is one line without control characters, with the whole chain of causes:
-/// `cannot connect to Redis: Connection refused (os error 111)`.
+/// `cannot connect to Redis at 127.0.0.1:6379: Connection refused (os error 111)`.
 ///
 /// # Examples
 ///

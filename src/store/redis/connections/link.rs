@@ -15,9 +15,6 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use super::failure::not_connected;
-use crate::core::Error;
-
 /// A Redis user and password, returned by the closure of
 /// [`RedisStoreBuilder::credentials`](crate::store::RedisStoreBuilder::credentials) for each new connection.
 ///
@@ -61,7 +58,7 @@ impl fmt::Debug for Credentials {
 
 type ClosureFuture<T> = Pin<Box<dyn Future<Output = Result<T, Cause>> + Send>>;
 
-type Cause = Box<dyn StdError + Send + Sync>;
+pub(super) type Cause = Box<dyn StdError + Send + Sync>;
 
 pub(in crate::store::redis) type Provide = Arc<dyn Fn() -> ClosureFuture<Credentials> + Send + Sync>;
 
@@ -147,9 +144,9 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
     }
 }
 
-pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Error> {
+pub(super) async fn dialed(dial: &Dial, host: &str, port: u16) -> Result<Box<dyn Duplex>, Cause> {
     let (dial, host) = (Dial::clone(dial), host.to_owned());
-    own_task(move || dial(host, port)).await.map_err(not_connected)
+    own_task(move || dial(host, port)).await
 }
 
 /// Dropping the future drops the closure's future at its next await. A panic is an error.

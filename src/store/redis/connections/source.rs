@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::check::check;
 use super::failure::not_connected;
-use super::link::{Credentials, Dial, Link, Provide, dialed, own_task, tcp};
+use super::link::{Cause, Credentials, Dial, Link, Provide, dialed, own_task, tcp};
 use crate::core::Error;
 use crate::core::error::Kind;
 use crate::store::redis::wire::Calls;
@@ -52,30 +52,30 @@ impl Connect {
             let Credentials { user, password } = own_task(move || provide()).await.map_err(none)?;
             login = login.set_username(user).set_password(password);
         }
-        let mut link = self.stream(server.addr()).await?;
-        link.log_in(&login).await.map_err(not_connected)?;
+        let at = |cause: Cause| {
+            let text = format!("cannot connect to Redis at {}", server.addr());
+            Error::new(Kind::Connection, text).with_source(cause)
+        };
+        let mut link = self.stream(server.addr()).await.map_err(at)?;
+        link.log_in(&login).await.map_err(|error| at(error.into()))?;
         Ok(link)
     }
 
-    async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Error> {
+    async fn stream(&self, address: &ConnectionAddr) -> Result<Link, Cause> {
         match (address, &self.dial) {
             (ConnectionAddr::Tcp(host, port), Some(dial)) => dialed(dial, host, *port).await.map(Link::Other),
-            (ConnectionAddr::Tcp(host, port), None) => tcp(host, *port).await.map(Link::Tcp).map_err(not_connected),
+            (ConnectionAddr::Tcp(host, port), None) => Ok(Link::Tcp(tcp(host, *port).await?)),
             #[cfg(feature = "tls")]
             (ConnectionAddr::TcpTls { host, port, .. }, dial) => {
                 let stream = match dial {
                     Some(dial) => dialed(dial, host, *port).await?,
-                    None => Box::new(tcp(host, *port).await.map_err(not_connected)?),
+                    None => Box::new(tcp(host, *port).await?),
                 };
-                let encrypted = super::tls::encrypt(self.tls.as_ref(), host, stream).await;
-                encrypted.map(|stream| Link::Other(Box::new(stream))).map_err(not_connected)
+                Ok(Link::Other(Box::new(super::tls::encrypt(self.tls.as_ref(), host, stream).await?)))
             }
             #[cfg(unix)]
-            (ConnectionAddr::Unix(path), _) => {
-                let stream = tokio::net::UnixStream::connect(path).await.map_err(not_connected)?;
-                Ok(Link::Other(Box::new(stream)))
-            }
-            (other, _) => Err(not_connected(format!("{other} cannot be connected to from here"))),
+            (ConnectionAddr::Unix(path), _) => Ok(Link::Other(Box::new(tokio::net::UnixStream::connect(path).await?))),
+            (other, _) => Err(format!("{other} cannot be connected to from here").into()),
         }
     }
 }
