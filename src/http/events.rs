@@ -48,13 +48,14 @@ pub(crate) struct Events {
 
 struct Bounds {
     denied: Lines,
+    forbidden: Lines,
     shadow: Lines,
     near: Lines,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { denied: Lines::ten(), shadow: Lines::ten(), near: Lines::ten() }
+        Self { denied: Lines::ten(), forbidden: Lines::ten(), shadow: Lines::ten(), near: Lines::ten() }
     }
 }
 
@@ -79,6 +80,14 @@ impl Events {
             } else if let Some(share) = self.near_limit {
                 self.allowed(telemetry, decision, outcome, share);
             }
+        }
+    }
+
+    pub(crate) fn forbidden(&self, policy: &str) {
+        if self.logs_denials {
+            self.lines.forbidden.log(policy, |more| {
+                tracing::info!(code = "forbidden", policy, more, "deny list of a policy denied a request");
+            });
         }
     }
 

@@ -99,9 +99,11 @@ impl LayerState {
 
     /// Marks the response if an outer layer may await the denial: by an extension, or by its handle (`has_outer`).
     pub(crate) fn refuse(&self, refusal: Refusal, parts: &Parts, has_outer: bool) -> Response<Bytes> {
-        if let Refusal::Refused(decision) = &refusal {
+        match &refusal {
             // Warned here because clients that are counted as their proxy are denied together.
-            Policy::warn_of_proxy(&self.policies, decision, parts);
+            Refusal::Refused(decision) => Policy::warn_of_proxy(&self.policies, decision, parts),
+            Refusal::Denied(policy) => self.events.forbidden(policy.as_str()),
+            _ => {}
         }
         let mut response = self.responses.response_to(refusal, parts, |error| self.limits.store.next_probe(error));
         if has_outer || parts.extensions.get::<AwaitsRefusals>().is_some() {

@@ -90,7 +90,7 @@ impl<'a> PolicyResolver<'a> {
         let (policy, options) = (self.policy, self.policy.options());
         let listed = |list: &AccessList| self.lists(list, parts);
         if options.deny.as_deref().is_some_and(|list| listed(list).unwrap_or(list.denies_unknown())) {
-            return Resolved::refused(Refusal::Denied);
+            return self.denied();
         }
         let allowed = options.allow.as_deref().is_some_and(|list| listed(list).unwrap_or(false));
         let (terms, uncounted) = if allowed { (Terms::NONE, Skip::Listed) } else { (terms, Skip::Scope) };
@@ -117,6 +117,10 @@ impl<'a> PolicyResolver<'a> {
                 self.waits(keyless, LookupStage::Key(extracting))
             }
         }
+    }
+
+    fn denied(self) -> Resolved {
+        Resolved::refused(Refusal::Denied(self.policy.rule().name().clone()))
     }
 
     /// `None` if the address is unknown and the list has addresses.
@@ -151,7 +155,7 @@ impl<'a> PolicyResolver<'a> {
                 secret.key
             }
             Extracted::Missing if keyless.denied_part || self.denies_part() => {
-                return Resolved::refused(Refusal::Denied);
+                return self.denied();
             }
             Extracted::Rejected(_) | Extracted::Missing if !keyless.terms.keyed => {
                 return Resolved::Skip(keyless.uncounted);
@@ -171,7 +175,7 @@ impl<'a> PolicyResolver<'a> {
         };
         let listed = |list: &Option<Arc<AccessList>>| list.as_deref().is_some_and(|list| list.has_key(&key));
         if listed(&options.deny) {
-            return Resolved::refused(Refusal::Denied);
+            return self.denied();
         }
         if listed(&options.allow) {
             return Resolved::Skip(Skip::Listed);

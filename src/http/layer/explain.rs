@@ -109,7 +109,7 @@ fn why_denied(refusal: &Refusal) -> &'static str {
         Refusal::Rejected(_) => "denied by the extractor of its key",
         Refusal::NoKey => "denied with 403: the request has no key, and missing_key is Deny",
         Refusal::Ambiguous => "denied with 400: the key or the cost is ambiguous",
-        Refusal::Denied => "denied with 403: the client is on its deny list",
+        Refusal::Denied(_) => "denied with 403: the client is on its deny list",
         Refusal::Failed(_) => "denied with 503: the key, or the tier, is not known",
     }
 }

@@ -263,7 +263,7 @@ impl RateLimitLayer {
         self.change(|gate| gate.responses.drain = Drain::new(max_bytes, time))
     }
 
-    /// Logs requests that a policy denies, at `info`.
+    /// Logs requests that a policy or its deny list denies, at `info`.
     ///
     /// Each policy logs at most ten lines in 10 s, so that a flood of denials does not flood the log. The next line has
     /// the number of denials that were left out. By default only denials by policies in [shadow mode](Policy::shadow)

@@ -42,14 +42,15 @@ pub(crate) enum Refusal {
     Rejected(Box<Response<Bytes>>),
     NoKey,
     Ambiguous,
-    Denied,
+    /// By the deny list of a policy.
+    Denied(PolicyName),
     Failed(Error),
 }
 
 impl Refusal {
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
-            Refusal::NoKey | Refusal::Denied => Some(Undecided::Forbidden),
+            Refusal::NoKey | Refusal::Denied(_) => Some(Undecided::Forbidden),
             Refusal::Ambiguous => Some(Undecided::Ambiguous),
             Refusal::Rejected(_) => Some(Undecided::Rejected),
             Refusal::Failed(_) => Some(Undecided::Unavailable),
@@ -89,10 +90,10 @@ impl Responses {
             Refusal::Rejected(response) => *response,
             Refusal::NoKey if is_grpc => grpc::forbidden(NO_KEY),
             Refusal::Ambiguous if is_grpc => grpc::invalid(AMBIGUOUS),
-            Refusal::Denied if is_grpc => grpc::forbidden(DENIED),
+            Refusal::Denied(_) if is_grpc => grpc::forbidden(DENIED),
             Refusal::NoKey => self.built(parts, DenialReason::MissingKey, None, problem::forbidden(NO_KEY)),
             Refusal::Ambiguous => self.built(parts, DenialReason::AmbiguousKey, None, problem::bad_request(AMBIGUOUS)),
-            Refusal::Denied => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
+            Refusal::Denied(_) => self.built(parts, DenialReason::DenyListed, None, problem::forbidden(DENIED)),
             Refusal::Failed(error) => {
                 tracing::debug!(error = format!("{error:#}"), "request denied without a decision");
                 // Clients receive a second at least.

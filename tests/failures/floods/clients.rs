@@ -19,7 +19,7 @@ use crate::rig::MANY;
 const HOUR: Duration = Duration::from_secs(3_600);
 const ONE: Quota = Quota::fixed_window(1, HOUR);
 
-pub(super) const ROWS: [Row; 12] = [
+pub(super) const ROWS: [Row; 13] = [
     ("key_banned", || run(bans())),
     ("key_unknown", lookups_that_fail),
     ("list_without_address", || run(unknown_addresses())),
@@ -28,6 +28,7 @@ pub(super) const ROWS: [Row; 12] = [
     ("many_checks", || run(checks_of_a_handler())),
     ("near_limit", || run(send_twice(layer(per_user(Quota::fixed_window(9, HOUR))).log_near_limit(1.0)))),
     ("denied", || run(send_twice(layer(per_user(ONE)).log_denials()))),
+    ("forbidden", || run(denied_addresses())),
     ("rejection_streamed", streamed_rejections),
     ("shadow_denied", || flood(per_user(ONE).shadow())),
     ("tier_unknown", tiers_that_fail),
@@ -78,6 +79,11 @@ async fn lookups_at_once() {
 async fn unknown_addresses() {
     let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
     send(app(&layer(Policy::new("flooded", MANY).deny(list))), (0..FLOOD).map(|_| Request::default())).await;
+}
+
+async fn denied_addresses() {
+    let list = AccessList::parse(["10.0.0.0/8"]).expect("a CIDR");
+    send_twice(layer(per_user(MANY).deny(list)).log_denials()).await;
 }
 
 async fn checks_of_a_handler() {

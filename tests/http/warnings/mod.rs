@@ -7,6 +7,7 @@ mod unused;
 use axum::Router;
 use axum::routing::get;
 use http::Request;
+use tollgate::policy::AccessList;
 use tollgate::{MemoryStore, Policy, Quota, RateLimitLayer, key};
 use tower::Layer;
 use tracing::Level;
@@ -107,10 +108,13 @@ fn send(app: &Router, request: Request<String>) -> u16 {
 #[test]
 fn refusals_are_logged_where_that_is_set_or_in_shadow_mode_and_are_few_lines_though_policies_are_replaced() {
     let each = || Policy::new("each", Quota::per_hour(1)).key(key::header("x-user"));
+    let list = || AccessList::parse(["ada"]).expect("a key");
     let shadow = layer([each().shadow(), Policy::new("all", Quota::per_hour(1)).shadow()]);
     for (layer, code, policies) in [
         (layer([each()]), "", &[][..]),
         (layer([each()]).log_denials(), "denied", &["each"]),
+        (layer([each().deny(list())]), "", &[]),
+        (layer([each().deny(list())]).log_denials(), "forbidden", &["each"]),
         (shadow, "shadow_denied", &["each", "all"]),
     ] {
         let logged = Logged::start();
