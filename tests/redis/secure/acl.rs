@@ -18,7 +18,8 @@ const QUOTAS: [Quota; 5] = [
 ];
 
 /// What scripts take, as the documentation of `RedisStoreBuilder::connect` says.
-const BY_SCRIPTS: [&str; 8] = ["~tollgate:*", "+evalsha", "+eval", "+time", "+mget", "+set", "+setrange", "+del"];
+pub(crate) const BY_SCRIPTS: [&str; 8] =
+    ["~tollgate:*", "+evalsha", "+eval", "+time", "+mget", "+set", "+setrange", "+del"];
 /// What functions take.
 const BY_FUNCTIONS: [&str; 8] =
     ["~tollgate:*", "+fcall", "+function|load", "+time", "+mget", "+set", "+setrange", "+del"];

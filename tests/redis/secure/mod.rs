@@ -1,6 +1,6 @@
 //! Connections to Redis that are encrypted, restricted, or on this machine only.
 
-mod acl;
+pub(crate) mod acl;
 #[cfg(feature = "tls")]
 mod dial;
 mod socket;

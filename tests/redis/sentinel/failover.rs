@@ -6,6 +6,7 @@ use tollgate::RedisStore;
 use tollgate::store::Credentials;
 
 use super::rig::{NAME, Watched};
+use crate::secure::acl::BY_SCRIPTS;
 use crate::stores::{PATIENCE, remaining, take, time_to_decide};
 use crate::support::vault::Vault;
 
@@ -70,4 +71,27 @@ async fn the_primary_is_logged_in_to_with_the_password_of_the_time_and_what_cann
     assert!(error.is_connection(), "{error:#}");
     let settings = RedisStore::builder().primary_credentials(Credentials::new("default", "secret"));
     drop(take(&settings.connect_sentinel(watched.urls(), NAME).await.unwrap(), "ada", 1).await.unwrap());
+}
+
+#[tokio::test]
+async fn the_users_of_the_primary_and_of_sentinels_need_one_rule_more_each_and_no_others() {
+    let watched = Watched::start();
+    let urls: Vec<_> = watched.urls().iter().map(|url| url.replace("redis://", "redis://finder:horse@")).collect();
+    let taken = async |of_the_primary: &[&str], of_sentinels: &[&str]| {
+        let user = ["ACL", "SETUSER", "limiter", "reset", "on", ">horse"];
+        let (): () = watched.primary.ask(&[&user, &BY_SCRIPTS[..], of_the_primary].concat());
+        let user = ["ACL", "SETUSER", "finder", "reset", "on", ">horse"];
+        for sentinel in &watched.sentinels {
+            let (): () = sentinel.ask(&[&user, of_sentinels].concat()).expect("sentinels have users");
+        }
+        let settings = RedisStore::builder().primary_credentials(Credentials::new("limiter", "horse"));
+        let store = settings.connect_sentinel(&urls, NAME).await?;
+        take(&store, "ada", 1).await.map(drop)
+    };
+    let (role, find) = ("+role", "+sentinel|get-master-addr-by-name");
+    taken(&[role], &[find]).await.expect("the rules are enough");
+    for (of_the_primary, of_sentinels) in [(&[][..], &[find][..]), (&[role], &[])] {
+        let error = taken(of_the_primary, of_sentinels).await.expect_err("each rule is needed");
+        assert!(format!("{error:#}").to_lowercase().contains("permission"), "{error:#}");
+    }
 }

@@ -95,7 +95,7 @@ impl Sentinel {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
+    pub(crate) fn ask<T: FromRedisValue>(&self, command: &[&str]) -> RedisResult<T> {
         let mut connection = Client::open(self.url())?.get_connection_with_timeout(LIMIT)?;
         cmd(command[0]).arg(&command[1..]).query(&mut connection)
     }
