@@ -4,6 +4,7 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Instant;
 
 use tollgate::deadpool_redis::redis::{Parser, from_redis_value};
 use tollgate::deadpool_redis::{Config, Runtime};
@@ -98,4 +99,12 @@ async fn a_server_that_runs_no_script_without_a_key_is_checked_with_one_of_the_p
     settings().connect_timeout(PATIENCE).prefix("shop").connect(&url).await.expect("its Lua is that of Redis");
     let asked = asked.lock().expect("nobody panics here");
     assert_eq!(asked.iter().filter(|command| *command == "EVAL").count(), 2, "{asked:?}");
+}
+
+#[tokio::test]
+async fn a_server_whose_reply_to_a_login_does_not_end_is_given_up_before_it_fills_memory() {
+    let (url, _) = serve(|_| [&b"*9\r\n$9000000\r\n"[..], &vec![0; 2_000_000]].concat());
+    let started = Instant::now();
+    let error = settings().connect_timeout(6 * PATIENCE).connect(&url).await.expect_err("it is no reply");
+    assert!(error.is_connection() && started.elapsed() < 3 * PATIENCE, "{error:?}");
 }

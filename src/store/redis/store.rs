@@ -92,7 +92,7 @@ impl RedisStore {
     /// If there is no reply in time, there is no connection, or the server refuses the command. The server's error is
     /// the [source](std::error::Error::source). [Invalid](Error::is_invalid) are commands that change the connection,
     /// have no reply of their own, or block, such as `SELECT`, `SUBSCRIBE` and `BLPOP`, because decisions use the same
-    /// connection.
+    /// connection. A reply of more than 64 MiB, or about 100,000 values, ends the connection.
     ///
     /// # Cancellation
     ///

@@ -127,6 +127,9 @@ fn without_user(login: &RedisConnectionInfo) -> RedisConnectionInfo {
     plain.set_password(password).set_db(login.db()).set_protocol(login.protocol())
 }
 
+/// The longest replies while a connection is made, in bytes.
+const MAX_REPLIES: usize = 1 << 20;
+
 async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<Value>, RedisError> {
     stream.write_all(&commands.get_packed_pipeline()).await?;
     stream.flush().await?;
@@ -138,7 +141,8 @@ async fn exchange(stream: &mut impl Duplex, commands: &Pipeline) -> Result<Vec<V
         let (mut parser, mut unread) = (Parser::new(), &bytes[..]);
         let replies = (0..commands.len()).map(|_| parser.parse_value(&mut unread)).collect();
         match replies {
-            Err(error) if RedisError::is_io_error(&error) => {} // There is more to come.
+            // There is more to come.
+            Err(error) if RedisError::is_io_error(&error) && bytes.len() < MAX_REPLIES => {}
             replies => return replies,
         }
     }

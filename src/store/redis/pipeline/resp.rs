@@ -38,6 +38,10 @@ impl From<OutOfStep> for io::Error {
 /// The longest reply, in bytes: a batch of whole logs.
 const MAX_REPLY: usize = 64 << 20;
 
+/// The longest sum of lines and lengths of a reply, in bytes, because each read looks at them again: the slots of a
+/// Cluster in some thousands of ranges.
+const MAX_LINES: usize = 512 << 10;
+
 /// The longest line, in bytes. Errors of scripts quote their arguments.
 const MAX_LINE: usize = 64 << 10;
 
@@ -51,8 +55,8 @@ pub(super) fn next(received: &[u8]) -> Result<Option<(Reply<'_>, usize)>, OutOfS
         let end = end_of_string(received, start + length)?;
         return Ok(end.map(|end| (Reply::Bytes(&received[start..start + length]), end)));
     }
-    let Some(end) = end_of(received, 0, DEEPEST)? else {
-        return if received.len() > MAX_REPLY { Err(OutOfStep) } else { Ok(None) };
+    let Some(end) = end_of(received, 0, DEEPEST, &mut { MAX_LINES })? else {
+        return if received.len() > MAX_REPLY + MAX_LINE { Err(OutOfStep) } else { Ok(None) };
     };
     let reply = &received[..end];
     let reply = match reply[0] {
@@ -88,15 +92,18 @@ fn length(value: &[u8]) -> Result<Option<(usize, usize)>, OutOfStep> {
 }
 
 /// `None` if the end is not received yet.
-fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, OutOfStep> {
+fn end_of(received: &[u8], start: usize, depth: u8, lines: &mut usize) -> Result<Option<usize>, OutOfStep> {
     let Some(kind) = received.get(start) else { return Ok(None) };
     let each = match kind {
-        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => return line(received, start),
-        b'$' | b'=' | b'!' => 0,
-        b'*' | b'~' | b'>' => 1,
-        b'%' => 2,
+        b'+' | b'-' | b':' | b'_' | b'#' | b',' | b'(' => None,
+        b'$' | b'=' | b'!' => Some(0),
+        b'*' | b'~' | b'>' => Some(1),
+        b'%' => Some(2),
         _ => return Err(OutOfStep),
     };
+    let Some(end) = line(received, start)? else { return Ok(None) };
+    *lines = lines.checked_sub(end - start).ok_or(OutOfStep)?;
+    let Some(each) = each else { return Ok(Some(end)) };
     let Some((first, length)) = length(&received[start..])? else {
         // A null of RESP2, or an incomplete length.
         return match received[start..].get(..5) {
@@ -111,7 +118,7 @@ fn end_of(received: &[u8], start: usize, depth: u8) -> Result<Option<usize>, Out
     }
     let depth = depth.checked_sub(1).ok_or(OutOfStep)?;
     for _ in 0..each * length {
-        match end_of(received, end, depth)? {
+        match end_of(received, end, depth, lines)? {
             Some(next) => end = next,
             None => return Ok(None),
         }
@@ -304,7 +311,15 @@ mod tests {
             assert_eq!(next(wrong).map(drop), Err(OutOfStep), "{wrong:?}");
         }
         assert_eq!(next(&vec![b'+'; MAX_LINE + 2]).map(drop), Err(OutOfStep));
-        let strings = [b"$1048576\r\n", &vec![b'a'; 1 << 20][..], b"\r\n"].concat().repeat(64);
-        assert_eq!(next(&[b"*65\r\n", &strings[..]].concat()).map(drop), Err(OutOfStep));
+    }
+
+    #[test]
+    fn an_endless_reply_of_strings_or_of_small_values_ends_the_connection() {
+        let string = [b"$60000000\r\n", &vec![0; 60_000_000][..], b"\r\n"].concat();
+        let endless = |value: &[u8], times| [b">60000000\r\n", &value.repeat(times)[..]].concat();
+        for (value, most) in [(&string[..], 1), (b"_\r\n", MAX_LINES / 3 - 3)] {
+            assert!(matches!(next(&endless(value, most)), Ok(None)));
+            assert_eq!(next(&endless(value, most + 1)).map(drop), Err(OutOfStep));
+        }
     }
 }
