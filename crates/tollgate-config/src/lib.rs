@@ -16,7 +16,7 @@
 //! | `nodelay` | how many requests of a leaky bucket start immediately after a pause, at most `queue` and one | 1 |
 //! | `slot_ttl` | how long a slot of a concurrency outlives its process, a duration of at least 2 s: see [`Quota::slot_ttl`](tollgate::Quota::slot_ttl) | `"30s"` |
 //! | `max_hold` | the longest that a request holds its slots of a concurrency, a duration of at least 1 s: see [`Quota::max_hold`](tollgate::Quota::max_hold) | `"1h"` |
-//! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits | 1 |
+//! | `cost` | units a request takes, which may be 0 with `metered`, `ban`, `deny` or `missing_key = "deny"`; or `"header:NAME"`, a header with that number, in digits, but not for `long_sliding_log` | 1 |
 //! | `min_cost` | with a cost by a header: the least units of a request, with any header value; 0 only if no client can write it | 1 |
 //! | `count` | which responses count: `"all"`, `"failures"` (4xx and 5xx, gRPC statuses other than 0, errors of the service), `"successes"` (all others; denials by an inner layer are neither: see [`Count`](tollgate::policy::Count#requests-that-are-denied-inside)), `"served"` (all but denials by an inner layer: see [`Count::served`](tollgate::policy::Count::served)) or a list of statuses from 100 to 999 | `"all"` |
 //! | `missing_key` | `"skip"`, `"deny"` or `"share"`: see [`MissingKey`](tollgate::policy::MissingKey); not for the key `"global"` alone, unless the cost comes from a header | the key's own |

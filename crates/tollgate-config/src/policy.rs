@@ -228,6 +228,11 @@ impl PolicyTable {
             Units::Fixed(units) => Ok(policy.cost(*units)),
             Units::Header(text) => {
                 let header = read_header("cost", text).at(cost)?;
+                if self.algorithm.get().is_some_and(|name| name == "long_sliding_log") {
+                    let message =
+                        "cost by a header is not for long_sliding_log, which few requests would fill: use a number";
+                    return Err(Fault::new(cost, message));
+                }
                 Ok(policy.cost_if_certain(move |parts| units_in(parts, &header, min)))
             }
         })

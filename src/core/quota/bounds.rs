@@ -47,6 +47,11 @@ impl Quota {
         }
     }
 
+    /// Returns `true` if the quota is a long sliding log, of more units than others may have.
+    pub(crate) const fn is_long_log(&self) -> bool {
+        matches!(self.algorithm, Algorithm::SlidingLog) && self.limit > self.algorithm.most_units(self.window)
+    }
+
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
         match Self::within_bounds(algorithm, limit, window) {
             Err(fault) => Err(fault.algorithm(algorithm).window(window)),

@@ -212,7 +212,8 @@ impl Policy {
 
     /// Sets how many units a request takes, by a closure over its head.
     ///
-    /// A cost of 0 takes nothing. A cost above the capacity can never be allowed. Replaces [`cost`](Self::cost).
+    /// A cost of 0 takes nothing. A cost above the capacity can never be allowed. Not for a
+    /// [long sliding log](Quota::long_sliding_log). Replaces [`cost`](Self::cost).
     ///
     /// If the closure reads a number that the client wrote, never return 0, because a client whose requests cost 0 is
     /// never denied. Return `units.max(1)`, and the largest cost for a value that is not a number.

@@ -72,6 +72,11 @@ impl Policy {
                  or raise the limit or burst"
             ));
         }
+        if cost_by.is_some() && self.quota().is_long_log() {
+            let text = "each request reads and writes the whole log, and a closure chooses how fast it fills: use \
+                        Policy::cost, a sliding window, or a log of 10,000 units at most";
+            return Some(text.to_owned());
+        }
         let refuses = self.rule.banning().is_some() || deny.is_some();
         let refuses = refuses || self.rule_for_missing_key() == MissingKey::Deny;
         let text = if self.rule.units() == 0 && is_fixed && !metered && !refuses {

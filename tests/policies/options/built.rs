@@ -95,6 +95,14 @@ fn a_policy_by_which_requests_cost_nothing_is_an_error_unless_it_does_something_
 }
 
 #[test]
+fn a_long_log_whose_requests_cost_what_a_closure_returns_is_an_error() {
+    let by_closure = |quota| Policy::new("export", quota).cost_by(|_| 5);
+    let long = Quota::long_sliding_log(10_001, HOUR);
+    refused(layer([by_closure(long)]), "policy \"export\": each request reads and writes the whole log");
+    fine([by_closure(Quota::long_sliding_log(10_000, HOUR)), Policy::new("export", long).cost(5)]);
+}
+
+#[test]
 fn what_can_apply_to_no_request_is_an_error() {
     let policy = || Policy::new("login", TEN).key(key::client_ip());
     let ban = |count| policy().ban_failures(Ban::new(5, HOUR, HOUR), count);

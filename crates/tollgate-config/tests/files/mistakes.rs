@@ -18,6 +18,11 @@ fn costs_counts_scopes_and_lists_are_checked() {
     all_refused(&[
         ("cost = 0", 3, &["requests cost 0, so this policy limits nothing"]),
         ("limit = 50\ncost = 60", 4, &["a request costs 60 and the quota holds 50 at most"]),
+        (
+            "algorithm = \"long_sliding_log\"\ntiers = { by = \"header:x-plan\", pro = 1_000_000 }\ncost = \"header:x-cost\"",
+            5,
+            &["cost by a header is not for long_sliding_log"],
+        ),
         ("cost = \"x-cost\"", 3, &["cost \"x-cost\" is unknown", "header:NAME"]),
         ("min_cost = 2", 3, &["min_cost has no effect without a line cost = \"header:NAME\""]),
         ("limit = 50\ncost = \"header:x-cost\"\nmin_cost = 51", 5, &["min_cost 51 is above what the quota holds"]),
