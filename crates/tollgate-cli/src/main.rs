@@ -12,7 +12,7 @@ use tollgate_admin::{EffectKind, Entry, Fleet};
 use tollgate_config::Config;
 
 use self::args::{Args, Command, Of, Target};
-use self::show::Output;
+use self::show::{Output, escaped};
 
 /// An operator waits longer than a request.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
     match run(&args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", escaped(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

@@ -14,6 +14,17 @@ fn time(time: Duration) -> String {
     humantime::format_duration(Duration::from_secs(time.as_secs() + u64::from(is_part))).to_string()
 }
 
+/// Whoever writes to Redis must not reach the terminal: escapes control characters, and those that reorder text.
+pub(crate) fn escaped(text: &str) -> String {
+    let reorders =
+        |char| matches!(char, '\u{61c}' | '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |char: char| match char {
+        _ if char.is_control() || reorders(char) => char.escape_default().to_string(),
+        _ => char.to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
 /// Prints for people, or as JSON.
 #[derive(Clone, Copy)]
 pub(crate) struct Output {
@@ -112,7 +123,8 @@ impl Output {
             println!("{}", serde_json::to_string(value).expect("texts and numbers are JSON"));
             return;
         }
-        let rows: Vec<[String; N]> = std::iter::once(header.map(str::to_owned)).chain(rows).collect();
+        let rows: Vec<[String; N]> =
+            std::iter::once(header.map(str::to_owned)).chain(rows).map(|row| row.map(|cell| escaped(&cell))).collect();
         let widths: [usize; N] = array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
         for row in rows {
             let cells: Vec<String> = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();

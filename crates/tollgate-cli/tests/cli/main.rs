@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use http::{Request, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tollgate::{Ban, LiveLayer, Policy, Quota, RateLimitLayer, RedisStore, key};
 use tollgate_admin::{Admin, Top};
@@ -247,4 +247,33 @@ async fn mistakes_are_errors_that_say_what_there_is() {
         assert!(printed.contains(if is_valid { "api" } else { "line 3" }), "{printed}");
     }
     std::fs::remove_file(&path).expect("it was written");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn text_from_redis_reaches_no_terminal_as_control_characters() {
+    const EVIL: &str = "a\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\n";
+    let server = RedisServer::start();
+    let (_live, admin) = process(&server).await;
+    admin.start();
+    let start = Instant::now();
+    while !run(&server, "policies").0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
+    }
+    let [name]: [String; 1] = server.ask(&["ZRANGE", "tollgate:processes", "0", "-1"]);
+    let text: String = server.ask(&["GET", &format!("tollgate:process:{name}")]);
+    let mut evil: Value = serde_json::from_str(&text).expect("JSON");
+    evil["policies"][0]["policy"] = EVIL.into();
+    evil["top"] = json!([{ "policy": EVIL, "key": EVIL, "requests": 1, "denied": 1 }]);
+    let _: () = server.ask(&["SET", "tollgate:process:evil", &evil.to_string()]);
+    let _: () = server.ask(&["ZADD", "tollgate:processes", "9e15", "evil"]);
+    let entry = json!({ "policy": EVIL, "key": EVIL, "effect": "off" });
+    let _: () = server.ask(&["HSET", "tollgate:overrides", "evil", &entry.to_string()]);
+    for line in ["policies", "top", "overrides", "show --policy none --key ada"] {
+        let (_, text) = run(&server, line);
+        assert!(text.contains(r"2J\u{202e}"), "{line}: {text:?}");
+        assert!(
+            !text.contains(|char: char| char != '\n' && (char.is_control() || char == '\u{202e}')),
+            "{line}: {text:?}"
+        );
+    }
 }
