@@ -77,7 +77,7 @@ fn find(text: &str, server: &Server) -> Result<DynKey, String> {
         }
         ("header" | "cookie" | "query" | "path_param", name) => {
             let (name, advice) =
-                (name.unwrap_or_default(), "header:x-api-key, cookie:session, query:api_key or path_param:id");
+                (name.unwrap_or_default(), "header:x-api-key, cookie:session, query:tenant or path_param:id");
             return Err(format!("key {word}:NAME has {name:?} for a name: use one such as {advice}"));
         }
         _ => return Err(format!("key {text:?} is unknown: use one of {KEYS}")),

@@ -145,7 +145,8 @@ pub fn cookie(name: impl AsRef<str>) -> ValueKey {
 /// them the application reads. A parameter is also ambiguous if it has another value when `;` separates parameters like
 /// `&`.
 ///
-/// The value stays readable in the store, unless its escaped form is longer than 64 bytes. Then it is hashed. A request
+/// The value stays readable in the store and in logs of keys, unless its escaped form is longer than 64 bytes. Then it
+/// is hashed. So a secret, such as a token, should be a [`header`](super::header), whose values are hashed. A request
 /// without the parameter has no key. An empty value is a value like any other.
 ///
 /// The client chooses the value: each invented value starts its own counter.

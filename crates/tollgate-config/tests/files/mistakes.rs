@@ -8,6 +8,8 @@ use super::{all_refused, policy, refused};
 fn keys_without_a_name_are_told() {
     all_refused(&[
         ("key = \"cookie\"", 3, &["cookie:session"]),
+        // The values of query parameters are readable in Redis, so this is no secret.
+        ("key = \"query\"", 3, &["query:tenant"]),
         ("key = \"path_param:{id}\"", 3, &["\"{id}\"", "path_param:id"]),
         ("key = \"bearer:x\"", 3, &["key \"bearer:x\" is unknown", "bearer"]),
     ]);
