@@ -14,8 +14,11 @@ use ipnet::{IpNet, Ipv6Net};
 use super::ip::canonical;
 
 /// Shortest prefixes of networks that may belong to one operator: 10.0.0.0/8, and an allocation of IPv6 addresses.
-const MAX_V4: u8 = 8;
-const MAX_V6: u8 = 16;
+const MAX_V4: i32 = 8;
+const MAX_V6: i32 = 16;
+
+/// How many such networks one operator may have.
+const MAX_TOGETHER: f64 = 4.0;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trust {
@@ -37,12 +40,17 @@ impl Trust {
     pub(super) fn is_of_anyone(&self) -> bool {
         // Public addresses are from `2000::/3`.
         let is_public = |net: &Ipv6Net| net.prefix_len() < 3 || net.network().segments()[0] >> 13 == 1;
+        // As a multiple of the largest network that may belong to one operator.
+        let size = |net: &IpNet| match net {
+            IpNet::V4(net) => 2_f64.powi(MAX_V4 - i32::from(net.prefix_len())),
+            IpNet::V6(net) if is_public(net) => 2_f64.powi(MAX_V6 - i32::from(net.prefix_len())),
+            IpNet::V6(_) => 0.0,
+        };
         match self {
             Trust::Hops(trusted) => *trusted > 0,
-            Trust::Nets(nets) => nets.iter().any(|net| match net {
-                IpNet::V4(net) => net.prefix_len() < MAX_V4,
-                IpNet::V6(net) => net.prefix_len() < MAX_V6 && is_public(net),
-            }),
+            Trust::Nets(nets) => {
+                nets.iter().any(|net| size(net) > 1.0) || nets.iter().map(size).sum::<f64>() > MAX_TOGETHER
+            }
         }
     }
 
@@ -245,10 +253,12 @@ mod tests {
     #[test]
     fn networks_that_clients_are_in_too_are_those_of_anyone() {
         let halves = ["0.0.0.0/1", "8.0.0.0/7", "2000::/3", "::ffff:0.0.0.0/96", "0.0.0.0/1 128.0.0.0/1"];
-        for cidrs in halves.map(|cidrs| format!("10.0.0.0/8 {cidrs}")) {
+        let odd = |net: fn(u16) -> String| (1..128).step_by(2).map(net).collect::<Vec<_>>().join(" ");
+        let scattered = [odd(|byte| format!("{byte}.0.0.0/8")), odd(|byte| format!("2{byte:03}::/16"))];
+        for cidrs in halves.map(|cidrs| format!("10.0.0.0/8 {cidrs}")).into_iter().chain(scattered) {
             assert!(trust(&cidrs).is_of_anyone(), "{cidrs}");
         }
-        let own = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7 2001:db8::/32 ::1";
+        let own = "9.0.0.0/8 10.0.0.0/8 100.64.0.0/10 172.16.0.0/12 192.168.0.0/16 fc00::/7 2001:db8::/32 ::1";
         assert!(!trust(own).is_of_anyone() && !trust("").is_of_anyone());
         assert!(Trust::Hops(1).is_of_anyone() && !Trust::Hops(0).is_of_anyone());
     }
