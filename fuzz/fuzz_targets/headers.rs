@@ -95,13 +95,28 @@ fn bytes(choices: &mut Choices<'_>, words: &[&[u8]]) -> Vec<u8> {
     (0..choices.below(10)).flat_map(|_| word(choices)).collect()
 }
 
-fn lines(choices: &mut Choices<'_>, names: &[&'static str], words: &[&[u8]]) -> HeaderMap {
+fn lines(
+    choices: &mut Choices<'_>,
+    names: &[&'static str],
+    value: impl Fn(&mut Choices<'_>, &str) -> Vec<u8>,
+) -> HeaderMap {
     let count = choices.below(7);
     let line = |_| {
-        let name = HeaderName::from_static(choices.pick(names));
-        Some((name, HeaderValue::from_bytes(&bytes(choices, words)).ok()?))
+        let name = choices.pick(names);
+        Some((HeaderName::from_static(name), HeaderValue::from_bytes(&value(choices, name)).ok()?))
     };
     (0..count).filter_map(line).collect()
+}
+
+/// A value of a line inside, most often one that can be read.
+fn inner(choices: &mut Choices<'_>, name: &str) -> Vec<u8> {
+    let (policy, number) = (choices.pick(&["\"a\"", "\"b\"", "\"p1\""]), choices.pick(&["0", "1", "3", "900"]));
+    match name {
+        _ if choices.one_in(3) => bytes(choices, &WORDS.split('|').map(str::as_bytes).collect::<Vec<_>>()),
+        "ratelimit" => format!("{policy};r={number};t=7").into(),
+        "ratelimit-policy" => format!("{policy};q={number};w=60").into(),
+        _ => number.into(),
+    }
 }
 
 fn request(choices: &mut Choices<'_>) -> Request {
@@ -111,7 +126,7 @@ fn request(choices: &mut Choices<'_>) -> Request {
     let mut request = Request::new(Body::empty());
     *request.uri_mut() = target[..].try_into().unwrap_or_default();
     *request.method_mut() = choices.pick(&["GET", "POST", "POST", "OPTIONS", "BREW"]).parse().expect("a method");
-    *request.headers_mut() = lines(choices, &KEYED, &words);
+    *request.headers_mut() = lines(choices, &KEYED, |choices, _| bytes(choices, &words));
     let kinds = [
         "application/grpc",
         "application/grpc-web+proto",
@@ -123,8 +138,7 @@ fn request(choices: &mut Choices<'_>) -> Request {
     let peers = ["10.0.0.1", "203.0.113.9", "fc00::9", "2001:db8::9", "::ffff:10.0.0.1"];
     let peer = choices.pick(&peers).parse::<IpAddr>().expect("an address");
     request.extensions_mut().insert(SocketAddr::new(peer, 4_711));
-    let words: Vec<&[u8]> = WORDS.split('|').map(str::as_bytes).collect();
-    let inner = lines(choices, &NAMES.split(' ').collect::<Vec<_>>(), &words);
+    let inner = lines(choices, &NAMES.split(' ').collect::<Vec<_>>(), inner);
     request.extensions_mut().insert(Inner(inner, choices.pick(&[200, 200, 429, 404, 500, 304])));
     request
 }

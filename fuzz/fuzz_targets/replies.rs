@@ -35,7 +35,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const TIME: [u8; 7] = [0x06, 0x65, 0x12, 0xd4, 0x5c, 0x40, 0x00];
 
 /// Values, and parts of some: without the end of the line, separated by spaces; a slash is a space.
-const PIECES: &str = "$-1 $0 $1 $8 $67108864 *0 *-1 *1 *2 *67108864 %1 ~1 >1 >2 =5 !1 |1 (1 +OK :1 :16383 _ #t ,inf a txt:a -ERR \
+const PIECES: &str = "$-1 $0 $1 $8 $67108864 $9223372036854775807 *9223372036854775807 %4611686018427387903 |9223372036854775807 \
+                      *0 *-1 *1 *2 *67108864 %1 ~1 >1 >2 =5 !1 |1 (1 +OK :1 :16383 _ #t ,inf a txt:a -ERR \
                       -NOSCRIPT -READONLY -MOVED/1/b:2 -ASK/1/b:2 -LOADING -TRYAGAIN -CLUSTERDOWN -BUSY -NOAUTH";
 
 #[derive(Default)]
