@@ -47,9 +47,9 @@ impl Quota {
         }
     }
 
-    /// Returns `true` if the quota is a long sliding log, of more units than others may have.
+    /// Returns `true` if the quota is a long sliding log: no other has more units than its algorithm allows.
     pub(crate) const fn is_long_log(&self) -> bool {
-        matches!(self.algorithm, Algorithm::SlidingLog) && self.limit > self.algorithm.most_units(self.window)
+        self.limit > self.algorithm.most_units(self.window)
     }
 
     pub(super) const fn checked(algorithm: Algorithm, limit: u64, window: Duration) -> Result<Self, Fault> {
