@@ -131,9 +131,9 @@ impl Ban {
     /// [`when`](crate::Policy::when) exclude.
     ///
     /// Only requests that the policy applies to are strikes. Clients on the policy's allow list are not denied. A request
-    /// whose key is ambiguous is denied with 400. The decision on any other request checks whether its key is banned. So the layer calls its store on
-    /// routes without policies, too, and on a Redis Cluster policies by other keys are decided at the same time on
-    /// several servers. The policy is among the outcomes of such a decision, and headers show it only in a denial.
+    /// whose key is ambiguous is denied with 400. The decision on any other request checks whether its key is banned. So
+    /// the layer calls its store on routes without policies, too, and on a Redis Cluster policies by other keys are
+    /// decided at the same time on several servers. The policy is among the outcomes of such a decision, and headers show it only in a denial.
     ///
     /// In a [`Limiter`](crate::Limiter) each rule applies to each key, so every ban is like this.
     pub const fn whole_layer(self) -> Self {

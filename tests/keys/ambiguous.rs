@@ -72,6 +72,10 @@ fn none_escapes_a_ban() {
     let logins = || policy(header()).methods([Method::POST]).ban(ban.whole_layer());
     expect(&service(logins()), [(one("a"), 200), (two("a", "b"), 400), (get("/"), 200)]);
     expect(&service(logins().shadow()), [(two("a", "b"), 200)]);
+    let found = key::lookup(key::global(), |_| ready(Ok::<_, Infallible>("found")));
+    let joined = logins().key((header(), found));
+    expect(&service(joined.clone()), [(one("a"), 200), (two("a", "b"), 400), (get("/"), 200)]);
+    expect(&service(joined.shadow()), [(two("a", "b"), 200)]);
 }
 
 #[test]

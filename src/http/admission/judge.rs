@@ -74,14 +74,18 @@ impl<'a> PolicyResolver<'a> {
             return Resolved::Skip(Skip::Scope);
         }
         let draft = CheckDraft { only_ban: true, ..CheckDraft::new(self.place, policy.rule(), 0) };
-        let keyless = Keyless::new(draft, Terms { counted: true, keyed: false }, Skip::Scope);
-        match policy.extractor().extract(parts) {
-            MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_))) => {
-                self.resolve_key(keyless, found).in_shadow()
+        let keyless = Keyless::new(draft, Terms { counted: true, keyed: false });
+        let resolved = match policy.extractor().extract(parts) {
+            MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_) | Extracted::Ambiguous)) => {
+                self.resolve_key(keyless, found)
             }
-            MaybeFuture::Ready(Extracted::Ambiguous) if mode == Mode::Enforce => self.ambiguous(keyless),
-            MaybeFuture::Ready(_) => Resolved::Skip(Skip::Scope),
-            MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)).in_shadow(),
+            MaybeFuture::Ready(_) => return Resolved::Skip(Skip::Scope),
+            MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)),
+        };
+        match resolved {
+            Resolved::Refused(refusal) if !matches!(*refusal, Refusal::Ambiguous) => Resolved::Skip(Skip::Scope),
+            resolved if mode == Mode::Enforce => resolved,
+            resolved => resolved.in_shadow(),
         }
     }
 
@@ -93,12 +97,12 @@ impl<'a> PolicyResolver<'a> {
             return self.denied();
         }
         let allowed = options.allow.as_deref().is_some_and(|list| listed(list).unwrap_or(false));
-        let (terms, uncounted) = if allowed { (Terms::NONE, Skip::Listed) } else { (terms, Skip::Scope) };
-        if !terms.counted && !terms.keyed && !policy.denies_values() {
-            return Resolved::Skip(uncounted);
+        let terms = if allowed { Terms::NONE } else { terms };
+        if !terms.counted && !policy.denies_values() {
+            return Resolved::Skip(Skip::Listed);
         }
         let draft = CheckDraft::new(self.place, policy.rule(), 0);
-        let mut keyless = Keyless::new(draft, terms, uncounted);
+        let mut keyless = Keyless::new(draft, terms);
         if terms.counted {
             let units = units(policy);
             keyless.ambiguous_cost = units.is_err();
@@ -109,8 +113,6 @@ impl<'a> PolicyResolver<'a> {
         }
         match policy.extractor().extract(parts) {
             MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
-            // A request that is not counted causes no lookup unless its key can get it denied.
-            MaybeFuture::Pending(_) if !terms.counted && !policy.refuses_by_key(terms) => Resolved::Skip(uncounted),
             MaybeFuture::Pending(extracting) => {
                 keyless.denied_part = self.denies_part();
                 keyless.address = self.address_in_key();
@@ -158,14 +160,13 @@ impl<'a> PolicyResolver<'a> {
                 return self.denied();
             }
             Extracted::Rejected(_) | Extracted::Missing if !keyless.terms.keyed => {
-                return Resolved::Skip(keyless.uncounted);
+                return Resolved::Skip(keyless.uncounted());
             }
             Extracted::Rejected(response) => return Resolved::refused(Refusal::Rejected(response)),
             Extracted::Failed(error) => return self.without_key(keyless, *error),
             Extracted::Ambiguous => return self.ambiguous(keyless),
             Extracted::Missing => match policy.rule_for_missing_key() {
-                MissingKey::Skip if keyless.terms.counted => return Resolved::Skip(Skip::NoKey),
-                MissingKey::Skip => return Resolved::Skip(keyless.uncounted),
+                MissingKey::Skip => return Resolved::Skip(Skip::NoKey),
                 MissingKey::Deny => return Resolved::refused(Refusal::NoKey),
                 MissingKey::Share => {
                     keyless.draft.bans = false;
@@ -181,7 +182,7 @@ impl<'a> PolicyResolver<'a> {
             return Resolved::Skip(Skip::Listed);
         }
         if !keyless.terms.counted {
-            return Resolved::Skip(keyless.uncounted);
+            return Resolved::Skip(Skip::Listed);
         }
         if keyless.ambiguous_cost {
             return self.ambiguous_cost(keyless);
@@ -232,7 +233,7 @@ impl<'a> PolicyResolver<'a> {
             (OnFailure::Deny, _) | (_, MissingKey::Deny) => Resolved::refused(Refusal::Failed(error)),
             // Any client can make lookups fail, and such a client may be on the list.
             _ if policy.denies_values() => Resolved::refused(Refusal::Failed(error)),
-            (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip(keyless.uncounted),
+            (OnFailure::Fallback, _) if !keyless.terms.counted => Resolved::Skip(Skip::Listed),
             (OnFailure::Fallback, _) => self.check_shared(keyless.draft, Key::new("unknown", "")),
         }
     }
@@ -270,8 +271,8 @@ impl<'a> PolicyResolver<'a> {
 
 impl PolicyResolver<'_> {
     /// If the key contains the client's address, the requests of one address share a counter. Otherwise all ambiguous
-    /// requests share one counter. A deny list of values, and a ban, deny the request, because each value may be that of a
-    /// client who is listed or banned.
+    /// requests share one counter. A deny list of values, and a ban, deny the request, because each value may be that of
+    /// a client who is listed or banned.
     fn ambiguous(self, keyless: Keyless) -> Resolved {
         let policy = self.policy;
         self.note_ambiguous("a request has an ambiguous key");
@@ -279,7 +280,7 @@ impl PolicyResolver<'_> {
         if denies || policy.rule().banning().is_some() {
             return Resolved::refused(Refusal::Ambiguous);
         }
-        if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(keyless.uncounted) }
+        if keyless.terms.counted { self.check_ambiguous(keyless) } else { Resolved::Skip(Skip::Listed) }
     }
 
     /// Treats an ambiguous cost as an ambiguous key. If the policy bans keys, the request is denied instead, because no

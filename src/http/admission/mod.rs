@@ -201,7 +201,7 @@ impl PendingCheck for PendingPolicy {
                     self.skipped = Some(skip);
                     return Ok(None);
                 }
-                Resolved::Refused(_) if self.in_shadow => return Ok(None),
+                Resolved::Refused(refusal) if self.in_shadow || !self.keyless.denies(&refusal) => return Ok(None),
                 Resolved::Refused(refusal) => return Err(refusal),
             }
         }

@@ -70,7 +70,6 @@ impl Resolved {
 pub(super) struct Keyless {
     pub(super) draft: CheckDraft,
     pub(super) terms: Terms,
-    pub(super) uncounted: Skip,
     pub(super) ambiguous_cost: bool,
     /// `true` if a part of the key is on the deny list, and another part needs a lookup.
     pub(super) denied_part: bool,
@@ -79,8 +78,18 @@ pub(super) struct Keyless {
 }
 
 impl Keyless {
-    pub(super) fn new(draft: CheckDraft, terms: Terms, uncounted: Skip) -> Self {
-        Self { draft, terms, uncounted, ambiguous_cost: false, denied_part: false, address: None }
+    pub(super) fn new(draft: CheckDraft, terms: Terms) -> Self {
+        Self { draft, terms, ambiguous_cost: false, denied_part: false, address: None }
+    }
+
+    /// Why the policy skips a request without a key that needs none.
+    pub(super) fn uncounted(&self) -> Skip {
+        if self.terms.counted { Skip::Scope } else { Skip::Listed }
+    }
+
+    /// A look for a ban denies only requests whose key is ambiguous.
+    pub(super) fn denies(&self, refusal: &Refusal) -> bool {
+        !self.draft.only_ban || matches!(refusal, Refusal::Ambiguous)
     }
 }
 

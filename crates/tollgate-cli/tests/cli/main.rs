@@ -33,6 +33,15 @@ async fn process(server: &RedisServer) -> (LiveLayer, Admin) {
     (live.clone(), Admin::redis(store).layer("api", live).top(top))
 }
 
+/// Waits for what a process publishes when it starts, and then every 10 s.
+fn publish(admin: &Admin, server: &RedisServer) {
+    admin.start();
+    let start = Instant::now();
+    while !run(server, "policies").0 {
+        assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
+    }
+}
+
 async fn send(live: &LiveLayer) -> u16 {
     send_as(live, "ada").await
 }
@@ -78,12 +87,7 @@ async fn who_is_limited_is_shown_and_each_change_holds_and_is_undone() {
         assert_eq!(send(&live).await, 200);
     }
     assert_eq!(send(&live).await, 429);
-    // It publishes when it starts, and then every 10 s.
-    admin.start();
-    let start = Instant::now();
-    while !run(&server, "policies").0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
-    }
+    publish(&admin, &server);
     let start = Instant::now();
     while !run(&server, "top").1.contains("header x-user:ada") {
         assert!(start.elapsed() < Duration::from_secs(15), "it is published every 10 s");
@@ -210,11 +214,7 @@ async fn the_first_incident_is_as_the_page_shows_it() {
 async fn mistakes_are_errors_that_say_what_there_is() {
     let server = RedisServer::start();
     let (_live, admin) = process(&server).await;
-    admin.start();
-    let start = Instant::now();
-    while !run(&server, "policies").0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
-    }
+    publish(&admin, &server);
     for (line, what) in [
         ("show --policy plans --key ada", "api/plan"),
         ("exempt --policy plan --key ada", "--for"),
@@ -254,11 +254,7 @@ async fn text_from_redis_reaches_no_terminal_as_control_characters() {
     const EVIL: &str = "a\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\n";
     let server = RedisServer::start();
     let (_live, admin) = process(&server).await;
-    admin.start();
-    let start = Instant::now();
-    while !run(&server, "policies").0 {
-        assert!(start.elapsed() < Duration::from_secs(5), "policies are published at the start");
-    }
+    publish(&admin, &server);
     let [name]: [String; 1] = server.ask(&["ZRANGE", "tollgate:processes", "0", "-1"]);
     let text: String = server.ask(&["GET", &format!("tollgate:process:{name}")]);
     let mut evil: Value = serde_json::from_str(&text).expect("JSON");
