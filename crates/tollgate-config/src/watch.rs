@@ -13,7 +13,7 @@ impl Config {
     ///
     /// `read` makes a config from the path in the same way as the layer's config was made: by
     /// [`from_file`](Self::from_file), [completed](Self::with_policies) if necessary. If the file is missing or
-    /// invalid, the policies in force stay, and one warning with the code `file_refused` says why. The layer is updated
+    /// invalid, the policies in force stay, and one warning with the code `file_invalid` says why. The layer is updated
     /// once at the beginning, because the file may have changed since the layer was built.
     ///
     /// The future never ends: spawn it on a tokio runtime. Use it for regular files only.
@@ -49,7 +49,7 @@ impl Config {
                     }
                     Err(error) => {
                         let error = format!("{error:#}");
-                        tracing::warn!(code = "file_refused", error, "invalid file ignored");
+                        tracing::warn!(code = "file_invalid", error, "invalid file ignored");
                     }
                 }
                 // A change during the update is read again.

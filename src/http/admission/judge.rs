@@ -76,10 +76,7 @@ impl<'a> PolicyResolver<'a> {
         let draft = CheckDraft { only_ban: true, ..CheckDraft::new(self.place, policy.rule(), 0) };
         let keyless = Keyless::new(draft, Terms { counted: true, keyed: false });
         let resolved = match policy.extractor().extract(parts) {
-            MaybeFuture::Ready(found @ (Extracted::Key(_) | Extracted::Secret(_) | Extracted::Ambiguous)) => {
-                self.resolve_key(keyless, found)
-            }
-            MaybeFuture::Ready(_) => return Resolved::Skip(Skip::Scope),
+            MaybeFuture::Ready(extracted) => self.resolve_key(keyless, extracted),
             MaybeFuture::Pending(extracting) => self.waits(keyless, LookupStage::Key(extracting)),
         };
         match resolved {

@@ -32,7 +32,7 @@ type Row = (&'static str, fn());
 
 /// What only whoever connects a store, drops it or replaces policies causes.
 const OPERATORS: [&str; 6] =
-    ["file_read", "file_refused", "scripts_later", "settings_stay", "status_left_out", "units_leased"];
+    ["file_invalid", "file_read", "scripts_later", "settings_stay", "status_left_out", "units_leased"];
 
 /// What a wrong set-up causes: `http/warnings` has the tests.
 const WARNINGS: [&str; 8] = ["TG001", "TG002", "TG003", "TG004", "TG005", "TG006", "TG007", "TG008"];

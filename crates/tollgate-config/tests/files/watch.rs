@@ -49,7 +49,7 @@ async fn a_layer_follows_its_file_and_keeps_its_policies_while_the_file_is_not_v
     fs::remove_file(file.path()).expect("it is there");
     wait("the file is there", || log.count("cannot read the config file") == 1).await;
     tokio::time::sleep(10 * INTERVAL).await;
-    assert_eq!(log.count("code=\"file_refused\""), 2, "each is told once: {}", log.text());
+    assert_eq!(log.count("code=\"file_invalid\""), 2, "each is told once: {}", log.text());
     limit_becomes(&layer, 2).await;
 
     write(&policy("limit = 3"));
