@@ -19,10 +19,10 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 #[derive(Debug)]
-pub(super) struct Fault(pub(super) Range<usize>, pub(super) String);
+pub struct Fault(pub Range<usize>, pub String);
 
 impl Fault {
-    pub(super) fn new<T>(field: &Spanned<T>, message: impl Display) -> Self {
+    pub fn new<T>(field: &Spanned<T>, message: impl Display) -> Self {
         Self(field.span(), message.to_string())
     }
 
@@ -46,7 +46,7 @@ impl From<toml::de::Error> for Fault {
     }
 }
 
-pub(super) trait At<T> {
+pub trait At<T> {
     fn at<F>(self, field: &Spanned<F>) -> Result<T, Fault>;
 }
 
@@ -57,20 +57,20 @@ impl<T, E: Display> At<T> for Result<T, E> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Source<'a> {
-    pub(super) name: Option<&'a str>,
-    pub(super) text: &'a str,
+pub struct Source<'a> {
+    pub name: Option<&'a str>,
+    pub text: &'a str,
 }
 
 impl Source<'_> {
-    pub(super) fn error(&self, Fault(place, message): &Fault) -> Error {
+    pub fn error(&self, Fault(place, message): &Fault) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.position(place);
         Error::invalid(one_line(&format!("{name}line {line}: {message} (column {column})")))
     }
 
     /// Line and column. The end of the file belongs to its last line.
-    pub(super) fn position(&self, place: &Range<usize>) -> (usize, usize) {
+    pub fn position(&self, place: &Range<usize>) -> (usize, usize) {
         let text = self.text.as_bytes();
         let before = &text[..place.start.min(text.trim_ascii_end().len())];
         let line = before.split(|byte| *byte == b'\n').count();
@@ -81,7 +81,7 @@ impl Source<'_> {
     }
 }
 
-pub(super) fn one_line(text: &str) -> String {
+pub fn one_line(text: &str) -> String {
     let shown = |character: char| {
         if character.is_control() { character.escape_default().to_string() } else { character.into() }
     };

@@ -8,16 +8,28 @@ use super::error::{At, Fault};
 
 #[derive(Clone, Debug, PartialEq, serde::Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as { header = \"x-priority\", value = \"high\" }")]
-pub(super) struct Critical {
+pub struct Critical {
     header: Spanned<String>,
     value: Spanned<String>,
 }
 
 impl Critical {
-    pub(super) fn test(&self) -> Result<impl Fn(&Parts) -> bool + Clone + use<>, Fault> {
+    pub fn checked(&self) -> Result<OnlyValue, Fault> {
         let header = header_name("critical", self.header.get_ref()).at(&self.header)?;
         let value = header_value("critical", self.value.get_ref()).at(&self.value)?.to_owned();
-        Ok(move |parts: &Parts| only(&parts.headers, &header) == Some(value.as_bytes()))
+        Ok(OnlyValue { header, value })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct OnlyValue {
+    header: HeaderName,
+    value: String,
+}
+
+impl OnlyValue {
+    pub fn is_in(&self, headers: &HeaderMap) -> bool {
+        only(headers, &self.header) == Some(self.value.as_bytes())
     }
 }
 

@@ -110,12 +110,18 @@
 #![cfg_attr(not(all(feature = "axum", feature = "calendar")), allow(rustdoc::broken_intra_doc_links))]
 
 mod ban;
+// Hidden modules have what `table` shows other crates of ours.
+#[doc(hidden)]
 mod error;
 mod file;
+#[doc(hidden)]
 mod headers;
 mod keys;
 mod policy;
 mod server;
+#[doc(hidden)]
+pub mod table;
+#[doc(hidden)]
 mod values;
 mod watch;
 

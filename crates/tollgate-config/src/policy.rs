@@ -282,8 +282,8 @@ impl PolicyTable {
         let example = "critical requests, by critical = { header = \"...\", value = \"...\" }";
         self.reserve.needs("reserve", self.critical.get().is_some(), example)?;
         self.critical.needs("critical", self.reserve.get().is_some(), "a reserve, such as reserve = 0.2")?;
-        let Some(critical) = self.critical.get().map(Critical::test).transpose()? else { return Ok(policy) };
-        self.reserve.set(policy, |policy, share| policy.try_reserve(share, critical))
+        let Some(critical) = self.critical.get().map(Critical::checked).transpose()? else { return Ok(policy) };
+        self.reserve.set(policy, |policy, share| policy.try_reserve(share, move |parts| critical.is_in(&parts.headers)))
     }
 }
 

@@ -91,20 +91,21 @@ impl<'de> Deserialize<'de> for Window {
         let text = String::deserialize(from).map_err(|_| D::Error::custom(wrong))?;
         match ["hour", "day", "week", "month"].into_iter().find(|unit| *unit == text) {
             Some(unit) => Ok(Self::Unit(unit)),
-            None => period(&text).map(Self::Length).map_err(D::Error::custom),
+            None => duration(&text, MONTHS).map(Self::Length).map_err(D::Error::custom),
         }
     }
 }
 
 const DURATIONS: &str = "use a number and a unit, such as 100ms, 60s, 1h or 30d";
 
-fn period(text: &str) -> Result<Duration, String> {
+const MONTHS: &str = ": M may be minutes or months, and months and years differ in length: use 1m, 30d, or a fixed_window \
+                      the window \"month\"";
+
+/// The error for a unit of variable length ends with `varies`.
+pub fn duration(text: &str, varies: &str) -> Result<Duration, String> {
     let mut units = text.split(|other: char| !other.is_alphabetic());
     if let Some(unit) = units.find(|unit| matches!(*unit, "M" | "month" | "months" | "y" | "yr" | "year" | "years")) {
-        return Err(format!(
-            "{text:?} has the unit {unit}: M may be minutes or months, and months and years differ in length: use 1m, \
-             30d, or a fixed_window the window \"month\""
-        ));
+        return Err(format!("{text:?} has the unit {unit}{varies}"));
     }
     // The parser panics where the sum is as large as a `Duration` can be.
     let digits = text.split(|other: char| !other.is_ascii_digit()).map(str::len).max();

@@ -1,21 +1,19 @@
 //! The table `[fleet]` of a TOML file: the slots of all processes, and which requests are critical.
 
-mod fault;
-mod values;
-
 use std::collections::HashMap;
 use std::path::Path;
+use std::time::Duration;
 
 use axum::extract::MatchedPath;
 use http::request::Parts;
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use tollgate::policy::PolicyName;
 use tollgate::store::Store;
 use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer};
+use tollgate_config::table::{At, Critical, Fault, OnlyValue, Source, duration, one_line};
 use toml::Spanned;
 
-use self::fault::{At, Fault, Source, one_line};
-use self::values::{Critical, Period, TheValue};
 use crate::fleet::{OTHERS, fleet_name, not_reserved};
 use crate::{Class, FleetShedLayer};
 
@@ -62,7 +60,7 @@ pub struct FleetConfig {
     name: PolicyName,
     quota: Quota,
     reserve: f64,
-    critical: Option<TheValue>,
+    critical: Option<OnlyValue>,
     routes: Vec<String>,
 }
 
@@ -133,6 +131,17 @@ struct FleetTable {
     critical_routes: Option<Spanned<Vec<Spanned<String>>>>,
 }
 
+struct Period(Duration);
+
+impl<'de> Deserialize<'de> for Period {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let wrong = "expected a duration in quotes, such as \"100ms\", \"60s\" or \"30d\"";
+        let varies = ", which differs in length: use a number and a unit, such as 100ms, 60s, 1h or 30d";
+        let text = String::deserialize(from).map_err(|_| D::Error::custom(wrong))?;
+        duration(&text, varies).map(Self).map_err(D::Error::custom)
+    }
+}
+
 impl File {
     fn build(self, source: &Source<'_>) -> Result<Option<FleetConfig>, Fault> {
         let Some(fleet) = self.fleet else { return Ok(None) };
@@ -169,7 +178,7 @@ impl FleetTable {
                            critical_routes = [\"...\"]";
             return Err(Fault::new(&self.reserve, message));
         }
-        let critical = self.critical.map(Critical::checked).transpose()?;
+        let critical = self.critical.as_ref().map(Critical::checked).transpose()?;
         let routes = self.critical_routes.map(checked_routes).transpose()?.unwrap_or_default();
         Ok(FleetConfig { name, quota, reserve, critical, routes })
     }

@@ -1,7 +1,5 @@
 //! The table `[ratios]` of a TOML file: all settings of a store but its tally.
 
-mod fault;
-
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,9 +7,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tollgate::Error;
 use tollgate::policy::PolicyName;
+use tollgate_config::table::{At, Fault, Source, one_line};
 use toml::Spanned;
 
-use self::fault::{At, Fault, Source, one_line};
 use crate::builder::{check_life, check_report, check_shards, check_tick};
 use crate::{RatioStore, RatioStoreBuilder, Tally};
 
