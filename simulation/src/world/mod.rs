@@ -106,6 +106,13 @@ impl State {
         self.steps_us.iter().rfind(|(since, _)| *since <= at).map_or(0, |(_, ahead)| *ahead)
     }
 
+    /// How much later slots expire because the servers' clocks stepped back. Runs whose clocks step by hours have none.
+    fn stepped_back(&self) -> Duration {
+        let last = self.ahead_us(Instant::now());
+        let most = self.steps_us.iter().map(|(_, ahead)| *ahead).fold(0, i64::max);
+        Duration::from_micros(most.abs_diff(last)).min(Duration::from_secs(120))
+    }
+
     /// The servers' time then, in µs since the epoch.
     fn clock_us(&self, at: Instant) -> u64 {
         let elapsed = self.trace.elapsed().saturating_sub(at.elapsed());

@@ -63,12 +63,13 @@ impl State {
         }
     }
 
-    /// Who received a refusal by a ban is not admitted by the store before its end.
+    /// Who received a refusal by a ban is not admitted by the store before its end. A request of the same instant may have
+    /// been sent before.
     fn checks_admitted(&mut self, record: &Record, is_sure: bool) {
         let Some((until, learned)) = self.banned.get(&record.user).copied() else { return };
         let is_enforced = record.outcome(0).is_some_and(|(outcome, _)| outcome.mode() == Mode::Enforce);
         let (decided, by_store) = (record.decided.unwrap_or(until), record.source() == Some(Source::Store));
-        if is_sure && is_enforced && by_store && record.is_admitted && learned <= record.began && decided < until {
+        if is_sure && is_enforced && by_store && record.is_admitted && learned < record.began && decided < until {
             let (name, left) = (record.name(), until - decided);
             self.violate(format_args!("{name} is admitted, and its client banned for {left:?} more"));
         }

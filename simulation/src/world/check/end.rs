@@ -45,7 +45,8 @@ impl World {
                 self.recovers(process, client, if seed % 4 < 2 { 1 } else { TOO_MANY }).await;
             }
         }
-        sleep(REST).await;
+        let later = self.lock().stepped_back();
+        sleep(REST + later).await;
         if clients[0].ratios.is_none() {
             for (process, client) in clients.iter().enumerate() {
                 self.recovers(process, client, 1).await;
