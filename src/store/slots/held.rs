@@ -205,18 +205,17 @@ impl CounterSlots {
         }
     }
 
-    /// Slots whose renewal is in flight are released last.
+    /// Releases the oldest slots first, which the store may have dropped: it then counts the others, as it should. Slots
+    /// whose renewal is in flight are released last.
     fn release(&mut self, mut units: u64, now: Instant) {
         while units > 0
-            && let Some(index) = self.cohorts.iter().position(|cohort| cohort.is_held)
+            && let Some(held) =
+                self.cohorts.iter_mut().filter(|cohort| cohort.is_held).min_by_key(|cohort| cohort.stamp)
         {
-            let held = &mut self.cohorts[index];
             let released = SlotCohort { is_held: false, units: units.min(held.units), due: now, ..*held };
             units -= released.units;
             held.units -= released.units;
-            if held.units == 0 {
-                self.cohorts.remove(index);
-            }
+            self.cohorts.retain(|cohort| cohort.units > 0);
             self.add(released);
         }
         self.owed += units;

@@ -57,6 +57,15 @@ fn what_was_due_first_is_sent_first() {
 }
 
 #[test]
+fn the_oldest_slots_are_released_first_in_whichever_order_their_holds_were_known() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    slots.hold(store, &taken("a", 71, 9), now);
+    let older = slots.hold(store, &taken("a", 68, 5), now);
+    slots.release(older, now);
+    assert_eq!(changes(&all_next(&mut slots, now)), [(Change::Refund(68), 5)]);
+}
+
+#[test]
 fn slots_of_a_short_life_are_renewed_while_a_third_of_it_is_left() {
     for life in [2_000, 2_500, 3_000, 4_000].map(Duration::from_millis) {
         for first in (0..20).map(|part| HEARTBEAT * part / 20) {
