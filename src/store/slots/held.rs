@@ -22,7 +22,6 @@ mod tests;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::mem;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -55,7 +54,9 @@ pub(super) struct HeldSlots {
 #[derive(Debug, Default)]
 struct CounterSlots {
     cohorts: SmallVec<[SlotCohort; 1]>,
-    /// Number of slots to release once their renewal, which changes the stamp, is done.
+    /// Number of slots whose renewal, which changes the stamp, is in flight.
+    renewing: u64,
+    /// How many of these to release once it is done.
     owed: u64,
     is_queued: bool,
 }
@@ -140,9 +141,10 @@ impl HeldSlots {
             slots.is_queued = false;
             let due = slots.cohorts.iter().position(|cohort| cohort.due <= now);
             let due = due.map(|index| slots.cohorts.remove(index));
+            slots.renewing += due.filter(|cohort| cohort.is_held).map_or(0, |cohort| cohort.units);
             if slots.joins_queue(now) {
                 self.queue.push_back(counter.clone());
-            } else if slots.cohorts.is_empty() && slots.owed == 0 {
+            } else if slots.cohorts.is_empty() && slots.renewing == 0 {
                 entry.remove();
             }
             if let Some(cohort) = due {
@@ -174,9 +176,11 @@ impl HeldSlots {
             _ => cohort.due = now + (life / 4).max(HEARTBEAT),
         }
         let slots = self.counters.entry(counter.clone()).or_default();
-        slots.add(cohort);
-        let owed = mem::take(&mut slots.owed);
-        slots.release(owed, now);
+        if cohort.is_held {
+            slots.renewed(cohort, now)
+        } else {
+            slots.add(cohort)
+        }
         if slots.joins_queue(now) {
             self.queue.push_back(counter.clone());
         }
@@ -205,9 +209,12 @@ impl CounterSlots {
         }
     }
 
-    /// Releases the oldest slots first, which the store may have dropped: it then counts the others, as it should. Slots
-    /// whose renewal is in flight are released last.
+    /// Releases the oldest slots first, which the store may have dropped: it then counts the others, as it should. Those
+    /// whose renewal is in flight are the oldest.
     fn release(&mut self, mut units: u64, now: Instant) {
+        let owed = units.min(self.renewing - self.owed);
+        self.owed += owed;
+        units -= owed;
         while units > 0
             && let Some(held) =
                 self.cohorts.iter_mut().filter(|cohort| cohort.is_held).min_by_key(|cohort| cohort.stamp)
@@ -218,7 +225,18 @@ impl CounterSlots {
             self.cohorts.retain(|cohort| cohort.units > 0);
             self.add(released);
         }
-        self.owed += units;
+    }
+
+    /// Ends a renewal in flight, and releases what is owed beyond the slots of other renewals in flight.
+    fn renewed(&mut self, cohort: SlotCohort, now: Instant) {
+        self.renewing -= cohort.units;
+        let released = self.owed.saturating_sub(self.renewing);
+        self.owed -= released;
+        for (is_held, units, due) in [(true, cohort.units - released, cohort.due), (false, released, now)] {
+            if units > 0 {
+                self.add(SlotCohort { is_held, units, due, ..cohort });
+            }
+        }
     }
 
     /// The number orders cohorts that are due at one time.

@@ -45,7 +45,7 @@ impl State {
                 let wrong = if policy.algorithm == Algorithm::Concurrency {
                     self.wrong_of_slots(&policy, &taken)
                 } else {
-                    self.wrong_of_spans(&taken, counted.0).or_else(|| self.wrong_of_windows(&policy, &taken, counted.0))
+                    self.wrong_of_spans(&taken, counted.0).or_else(|| self.wrong_of_windows(&policy, &taken, counted))
                 };
                 if let Some(wrong) = wrong {
                     self.violate(format_args!("policy {place}, {counted:?}: {wrong}"));
@@ -104,7 +104,7 @@ impl State {
     }
 
     /// What is wrong of windows that begin at multiples of their length.
-    fn wrong_of_windows(&self, policy: &PolicyPlan, taken: &[Taken], by: Option<usize>) -> Option<String> {
+    fn wrong_of_windows(&self, policy: &PolicyPlan, taken: &[Taken], (by, user): Counted) -> Option<String> {
         let is_aligned = matches!(policy.algorithm, Algorithm::FixedWindow | Algorithm::SlidingWindow);
         if !is_aligned || by.is_some() {
             return None;
@@ -112,17 +112,21 @@ impl State {
         let length = policy.window_ms * 1_000;
         // In Kathmandu, it is three quarters of an hour later.
         let window_of = |at: Instant| (self.clock_us(at) + if policy.is_hourly { length / 4 * 3 } else { 0 }) / length;
+        let era_of = |at: Instant| self.disturbed.iter().filter(|(start, _)| *start <= at).count();
         let mut windows: BTreeMap<(u64, i64, usize), (u64, u64, u64)> = BTreeMap::new();
         for one in taken {
-            let before = |at: Instant| self.disturbed.iter().filter(|(start, _)| *start <= at).count();
-            let (window, era) = (window_of(one.began), before(one.began));
+            let window = window_of(one.began);
             if window == window_of(one.decided) && !self.is_disturbed(one.began, one.decided) {
-                let sum = windows.entry((window, self.ahead_us(one.began), era)).or_default();
+                let sum = windows.entry((window, self.ahead_us(one.began), era_of(one.began))).or_default();
                 *sum = (sum.0 + one.units, sum.1 + one.returns, sum.2.max(one.quota.limit()));
             }
         }
-        windows.into_values().find_map(|(units, returns, limit)| {
-            (units > limit + returns).then(|| format!("{units} units are admitted in a window of {limit}"))
+        windows.into_iter().find_map(|((window, _, era), (units, returns, limit))| {
+            // The refund of a request whose counter was lost since makes room for others, even if nobody saw its reply.
+            let is_lost = |record: &&Record| window_of(record.began) == window && era_of(record.began) < era;
+            let of_user = self.records.iter().filter(|record| user.is_none_or(|user| record.user == user));
+            let lost: u64 = of_user.filter(is_lost).map(|record| record.cost).sum();
+            (units > limit + returns + lost).then(|| format!("{units} units are admitted in a window of {limit}"))
         })
     }
 

@@ -66,6 +66,22 @@ fn the_oldest_slots_are_released_first_in_whichever_order_their_holds_were_known
 }
 
 #[test]
+fn while_a_renewal_is_in_flight_its_slots_are_released_and_no_younger_ones() {
+    let (mut slots, now, store) = (HeldSlots::default(), Instant::now(), StoreId::new());
+    let older = slots.hold(store, &taken("a", 68, 5), now);
+    let renewal = beat(&mut slots, now + LIFE / 2);
+    slots.hold(store, &taken("a", 71, 9), now + LIFE / 2);
+    slots.release(older, now + LIFE / 2);
+    let later = now + LIFE;
+    let young = beat(&mut slots, later);
+    assert_eq!(changes(&young), [(Change::Renew(71), 9)], "the release waits");
+    slots.done(&young[0], made(71, 12), later);
+    assert_eq!(changes(&all_next(&mut slots, later)), [], "it still does");
+    slots.done(&renewal[0], made(68, 11), later);
+    assert_eq!(changes(&all_next(&mut slots, later)), [(Change::Refund(68), 11)]);
+}
+
+#[test]
 fn slots_of_a_short_life_are_renewed_while_a_third_of_it_is_left() {
     for life in [2_000, 2_500, 3_000, 4_000].map(Duration::from_millis) {
         for first in (0..20).map(|part| HEARTBEAT * part / 20) {
