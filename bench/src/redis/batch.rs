@@ -123,7 +123,8 @@ impl Side {
     fn test_batches(&self) {
         let found = *self.rounds.a_call.last().expect("a round was measured");
         let share = found / self.full() as f64;
-        assert!((0.9..=1.0).contains(&share), "{}: {found:.1} decisions a call", self.name());
+        // The first calls of a flood are smaller.
+        assert!((0.85..=1.0).contains(&share), "{}: {found:.1} decisions a call", self.name());
     }
 
     fn ratio(&self, plain: &Rounds, of: impl Fn(&Rounds) -> &[f64]) -> Figure {

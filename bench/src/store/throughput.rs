@@ -89,9 +89,10 @@ async fn names(connection: &mut MultiplexedConnection) -> HashSet<String> {
 
 async fn entrants(effort: Effort, server: &Server) -> [Entrant; 5] {
     let keys: Arc<[_]> = keys("ip", effort.keys).into();
-    let (plain, scripted) = (Plain::new(LIMIT, DAY), Arc::from(texts("gcrakeys", &keys)));
-    let pooled = Pooled { pool: pool(server.url()), plain: plain.clone(), texts: Arc::clone(&scripted) };
-    let multiplexed = Multiplexed { connection: server.connection().await, plain, texts: scripted };
+    let plain = Plain::new(LIMIT, DAY);
+    let pooled = Pooled { pool: pool(server.url()), plain: plain.clone(), texts: texts("poolkeys", &keys).into() };
+    let connection = server.connection().await;
+    let multiplexed = Multiplexed { connection, plain, texts: texts("gcrakeys", &keys).into() };
     let incr = Incr { connection: server.connection().await, texts: texts("incrkeys", &keys).into() };
     let stored = |store, keys, policy: &str| Stored {
         store,
