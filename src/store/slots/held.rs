@@ -177,9 +177,9 @@ impl HeldSlots {
         }
         let slots = self.counters.entry(counter.clone()).or_default();
         if cohort.is_held {
-            slots.renewed(cohort, now)
+            slots.renewed(cohort, now);
         } else {
-            slots.add(cohort)
+            slots.add(cohort);
         }
         if slots.joins_queue(now) {
             self.queue.push_back(counter.clone());
