@@ -5,7 +5,7 @@
 //!
 //! The process names the windows of a calendar around the time of [`ServerTime`], and the server's clock picks one: see
 //! `lua/calendar_window.lua`. Clocks may differ by any length because replies reveal the difference: after a clock was
-//! set by more than a window, the first decision fails and later ones do not.
+//! set by a window or more, one decision fails and later ones do not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

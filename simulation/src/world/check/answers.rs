@@ -123,20 +123,20 @@ impl State {
         if source.is_some_and(|source| source != Source::FailOpen) {
             self.open_since[record.process] = None;
         }
-        let has_failed =
-            !record.is_admitted && source.is_none() || matches!(source, Some(Source::Fallback | Source::FailOpen));
+        let is_by_nobody = |source| matches!(source, Some(Source::Fallback | Source::FailOpen));
+        let has_failed = !record.is_admitted && source.is_none() || is_by_nobody(source);
         let waits = record.patience == Patience::Waits;
         let is_usual = !matches!(process.around, Around::Ratio(_)) && waits && record.is_asked && !record.is_elsewhere;
         let (waited, budget) = (record.decided.unwrap_or_else(Instant::now) - record.began, process.timeout());
         // Who fails for a breaker has not waited.
         let is_in_time = waited < budget && is_asked || budget >= self.slowest();
-        // The first reply after a clock was set by hours tells a process to name other windows.
-        let asked_since = |step: Instant| {
-            let is_one = |other: &Record| (step..record.began).contains(&other.began);
+        // After a clock was set by hours, the windows that a process names may be wrong once.
+        let failed_since = |step: Instant| {
+            let is_one = |other: &Record| (step..record.began).contains(&other.began) && is_by_nobody(other.source());
             self.records.iter().any(|other| other.process == record.process && is_one(other))
         };
         let is_hourly = self.plan.setting.policies[0].is_hourly;
-        let is_told = !is_hourly || self.steps_us.last().is_none_or(|(step, _)| asked_since(*step));
+        let is_told = !is_hourly || self.steps_us.last().is_none_or(|(step, _)| failed_since(*step));
         if has_failed && is_usual && is_in_time && is_told && self.is_calm_since(record.began) {
             let (name, status) = (record.name(), record.status);
             self.violate(format_args!("{name} fails after {waited:?} while all is well: {status:?} by {source:?}"));
