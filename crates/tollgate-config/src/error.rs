@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::ops::Range;
+use std::path::Path;
 
 use tollgate::Error;
 use toml::Spanned;
@@ -63,6 +64,23 @@ pub struct Source<'a> {
 }
 
 impl Source<'_> {
+    pub fn of_file<T>(path: &Path, read: impl FnOnce(&Source<'_>) -> Result<T, Error>) -> Result<T, Error> {
+        let name = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|error| {
+            let text = format!("cannot read the config file {name}: use the path of a TOML file");
+            Error::invalid(one_line(&text)).with_source(error)
+        })?;
+        let text = String::from_utf8_lossy(&bytes);
+        let source = Source { name: Some(&name), text: &text };
+        match str::from_utf8(&bytes) {
+            Ok(_) => read(&source),
+            Err(error) => {
+                let message = "the file is not UTF-8 text: save it as UTF-8".to_owned();
+                Err(source.error(&Fault(error.valid_up_to()..bytes.len(), message)).with_source(error))
+            }
+        }
+    }
+
     pub fn error(&self, Fault(place, message): &Fault) -> Error {
         let name = self.name.map(|name| format!("{name} ")).unwrap_or_default();
         let (line, column) = self.position(place);
@@ -81,7 +99,7 @@ impl Source<'_> {
     }
 }
 
-pub fn one_line(text: &str) -> String {
+fn one_line(text: &str) -> String {
     let shown = |character: char| {
         if character.is_control() { character.escape_default().to_string() } else { character.into() }
     };

@@ -10,7 +10,7 @@ use tollgate::store::Store;
 use tollgate::{Error, LiveLayer, Policy, RateLimitLayer};
 use toml::Spanned;
 
-use super::error::{Fault, Source, one_line};
+use super::error::{Fault, Source};
 use super::policy::PolicyTable;
 use super::server::{Server, ServerTable};
 
@@ -107,21 +107,7 @@ impl Config {
     ///
     /// Like [`from_file`](Self::from_file).
     pub fn from_file_without(path: impl AsRef<Path>, tables: &[&str]) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|error| {
-            let text = format!("cannot read the config file {name}: use the path of a TOML file");
-            Error::invalid(one_line(&text)).with_source(error)
-        })?;
-        let text = String::from_utf8_lossy(&bytes);
-        let source = Source { name: Some(&name), text: &text };
-        match str::from_utf8(&bytes) {
-            Ok(_) => Self::read(&source, tables),
-            Err(error) => {
-                let message = "the file is not UTF-8 text: save it as UTF-8".to_owned();
-                Err(source.error(&Fault(error.valid_up_to()..bytes.len(), message)).with_source(error))
-            }
-        }
+        Source::of_file(path.as_ref(), |source| Self::read(source, tables))
     }
 
     /// Returns the policies, in the order of the file.

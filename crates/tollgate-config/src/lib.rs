@@ -110,7 +110,7 @@
 #![cfg_attr(not(all(feature = "axum", feature = "calendar")), allow(rustdoc::broken_intra_doc_links))]
 
 mod ban;
-// Hidden modules have what `table` shows other crates of ours.
+// `table` exports items of the hidden modules.
 #[doc(hidden)]
 mod error;
 mod file;

@@ -7,7 +7,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use tollgate::Error;
 use tollgate::policy::PolicyName;
-use tollgate_config::table::{At, Fault, Source, one_line};
+use tollgate_config::table::{At, Fault, Source};
 use toml::Spanned;
 
 use crate::builder::{check_life, check_report, check_shards, check_tick};
@@ -72,10 +72,7 @@ impl RatioConfig {
     ///
     /// If the file cannot be read as UTF-8, and like [`from_toml`](Self::from_toml). The message starts with the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
-        let name = one_line(&path.as_ref().display().to_string());
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::invalid(format!("cannot read the config file {name}")).with_source(error))?;
-        Self::read(&Source { name: Some(&name), text: &text })
+        Source::of_file(path.as_ref(), Self::read)
     }
 
     /// Returns the settings of a store with this tally, to which [`instances`](RatioStoreBuilder::instances) may be added.

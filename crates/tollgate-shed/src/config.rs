@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use tollgate::policy::PolicyName;
 use tollgate::store::Store;
 use tollgate::{Error, MemoryStore, Policy, Quota, RateLimitLayer};
-use tollgate_config::table::{At, Critical, Fault, OnlyValue, Source, duration, one_line};
+use tollgate_config::table::{At, Critical, Fault, OnlyValue, Source, duration};
 use toml::Spanned;
 
 use crate::fleet::{OTHERS, fleet_name, not_reserved};
@@ -81,10 +81,7 @@ impl FleetConfig {
     ///
     /// If the file cannot be read as UTF-8, and like [`from_toml`](Self::from_toml). The message starts with the path.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Option<Self>, Error> {
-        let name = one_line(&path.as_ref().display().to_string());
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Error::invalid(format!("cannot read the config file {name}")).with_source(error))?;
-        Self::read(&Source { name: Some(&name), text: &text })
+        Source::of_file(path.as_ref(), Self::read)
     }
 
     /// Returns the shedder on a store.

@@ -143,7 +143,7 @@ impl<'a> PolicyResolver<'a> {
     #[inline]
     pub(super) fn resolve_key(self, mut keyless: Keyless, extracted: Extracted) -> Resolved {
         let (policy, options) = (self.policy, self.policy.options());
-        if let Some(parts) = self.parts.filter(|_| self.warns) {
+        if let Some(parts) = self.parts.filter(|_| self.warns && !keyless.draft.only_ban) {
             self.warn(parts, &extracted);
         }
         let mut offered = None;

@@ -176,10 +176,13 @@ impl HeldSlots {
             _ => cohort.due = now + (life / 4).max(HEARTBEAT),
         }
         let slots = self.counters.entry(counter.clone()).or_default();
+        slots.add(cohort);
         if cohort.is_held {
-            slots.renewed(cohort, now);
-        } else {
-            slots.add(cohort);
+            slots.renewing -= cohort.units;
+            // The rest is owed of other renewals in flight.
+            let owed = slots.owed.saturating_sub(slots.renewing);
+            slots.owed -= owed;
+            slots.release(owed, now);
         }
         if slots.joins_queue(now) {
             self.queue.push_back(counter.clone());
@@ -224,18 +227,6 @@ impl CounterSlots {
             held.units -= released.units;
             self.cohorts.retain(|cohort| cohort.units > 0);
             self.add(released);
-        }
-    }
-
-    /// Ends a renewal in flight, and releases what is owed beyond the slots of other renewals in flight.
-    fn renewed(&mut self, cohort: SlotCohort, now: Instant) {
-        self.renewing -= cohort.units;
-        let released = self.owed.saturating_sub(self.renewing);
-        self.owed -= released;
-        for (is_held, units, due) in [(true, cohort.units - released, cohort.due), (false, released, now)] {
-            if units > 0 {
-                self.add(SlotCohort { is_held, units, due, ..cohort });
-            }
         }
     }
 

@@ -154,6 +154,9 @@ fn routes_that_match_or_that_are_not_there_warn_of_nothing() {
     is_quiet(&page().nest("/api", page()), &["/api/login", "/login"].map(served));
     is_quiet(&app(&layer([by_route()])), &[served("/"), (to("/missing"), 404)]);
     is_quiet(&around(&layer([Policy::new("all", MANY)])), &[served("/login")]);
+    // A policy that only looks at the ban counts by no route.
+    let looks = by_route().key((key::client_ip(), key::route())).when(|_| false).ban(bans());
+    is_quiet(&around(&layer([looks])), &[served("/login")]);
     // Policies that replace others may match.
     let (logged, layer) = (Logged::start(), on("/login"));
     let nested = Router::new().nest("/api", app(&layer));

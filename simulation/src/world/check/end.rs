@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// How often it is asked: for as long as the next probe (500 ms), a connection that comes to nothing (200 ms, as the
 /// stores are set), a reply on one that has gone silent (100 ms at most), and one more probe after one whose timeout is
-/// shorter than connecting takes (500 ms). In a Cluster each primary has a
-/// breaker of its own, and the slots are looked up again after 500 ms.
+/// shorter than connecting takes (500 ms). In a Cluster each primary has a breaker of its own, and the slots are looked
+/// up again after 500 ms.
 const TRIES: [u32; 2] = [15, 20];
 
 /// Until all that was under way has ended, and slots have expired.
